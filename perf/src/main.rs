@@ -1,0 +1,3 @@
+//! Measures floors and compares brokers.
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! The synchronous core of Oncilla.
+//!
+//! Everything that decides lives here: plain code that never awaits, reads no clock, opens no file, owns no socket and
+//! draws no random number. Time is an argument, what must happen outside is returned as data, and the edges in the
+//! `oncilla` crate carry it out. The same code runs under the seeded simulator.
+
+pub mod code;
+pub mod ids;
+pub mod limits;

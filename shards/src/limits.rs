@@ -1,0 +1,44 @@
+//! Every bound in the system that is not a setting, with what happens when it is reached.
+
+/// Bytes of a v2 batch header, from base offset to record count.
+pub const BATCH_HEADER_BYTES: usize = 61;
+
+/// Batches remembered for each producer id and partition: what a client keeps in flight (contract A1).
+pub const PRODUCER_BATCHES_MAX: usize = 5;
+
+/// Bytes that a compressed batch may unpack to; more is refused with INVALID_RECORD.
+/// 128 MiB: above what a 100 MiB frame holds uncompressed, far below what a bomb asks for.
+pub const BATCH_UNPACKED_BYTES_MAX: usize = 128 << 20;
+
+/// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
+pub const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Requests of one connection that are answered out of one turn before others get theirs.
+pub const CONNECTION_TURN_FRAMES_MAX: usize = 64;
+
+/// Produce requests of one connection that may be in work at once; the next one is not read until one is answered.
+pub const CONNECTION_PIPELINE_MAX: usize = 64;
+
+/// Partitions that one topic may have; more is refused with INVALID_PARTITIONS (contract K37.6).
+pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
+
+/// Partitions that one CreateTopics request may create (contract K19.4).
+pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
+
+/// Length of a topic name in bytes (contract K19.5).
+pub const TOPIC_NAME_BYTES_MAX: usize = 249;
+
+/// Fetch sessions of one shard; beyond it the oldest idle one is dropped, or a new one declined with id 0 (KIP-227).
+pub const FETCH_SESSIONS_MAX: usize = 1000;
+
+/// Frames in one lane between two shards; a full lane holds its sender's overflow, which is bounded by admission.
+pub const LANE_FRAMES_MAX: usize = 4096;
+
+/// Producer ids handed out for each durable update of the block file.
+pub const PRODUCER_ID_BLOCK: i64 = 1000;
+
+const _: () = {
+    assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
+    assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
+    assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
+};

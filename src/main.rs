@@ -1,0 +1,3 @@
+//! The `oncilla` command.
+
+fn main() {}
