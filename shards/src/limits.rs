@@ -10,6 +10,13 @@ pub const PRODUCER_BATCHES_MAX: usize = 5;
 /// 128 MiB: above what a 100 MiB frame holds uncompressed, far below what a bomb asks for.
 pub const BATCH_UNPACKED_BYTES_MAX: usize = 128 << 20;
 
+/// Bad records of one batch that a refusal names; a small compressed batch can hold millions.
+pub const RECORD_ERRORS_MAX: usize = 65_536;
+
+/// Producers that one partition remembers; beyond it the one unused for longest is forgotten, as if it had expired.
+/// A producer with an open transaction is never forgotten. One takes about 200 bytes.
+pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
@@ -24,6 +31,9 @@ pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 
 /// Partitions that one CreateTopics request may create (contract K19.4).
 pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
+
+/// Bytes of log between two entries of a segment's sparse index: what a reader skips at most.
+pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
