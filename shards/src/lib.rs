@@ -7,3 +7,4 @@
 pub mod code;
 pub mod ids;
 pub mod limits;
+pub mod wire;
