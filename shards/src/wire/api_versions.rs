@@ -185,3 +185,6 @@ fn is_software_text(text: &str) -> bool {
 #[cfg(test)]
 #[path = "api_versions_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+pub(super) use tests::encoded_by_them as golden;

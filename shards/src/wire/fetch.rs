@@ -182,3 +182,6 @@ fn read_tags(reader: &mut Reader<'_>, body: &Bytes, version: i16, request: &mut 
 #[cfg(test)]
 #[path = "fetch_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+pub(super) use tests::encoded_by_them as golden;

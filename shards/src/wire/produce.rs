@@ -94,3 +94,6 @@ fn read_partition(reader: &mut Reader<'_>, body: &Bytes, topic: TopicRef) -> Res
 #[cfg(test)]
 #[path = "produce_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+pub(super) use tests::encoded_by_them as golden;
