@@ -12,3 +12,4 @@ pub mod partition;
 pub mod producers;
 pub mod session;
 pub mod shard;
+pub mod wire;
