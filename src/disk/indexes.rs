@@ -1,9 +1,8 @@
 //! The sparse offset and time index of one segment, in memory and in Kafka's own file formats.
 //!
 //! Owner: the partition, which tells it about every durable batch. One entry for each `INDEX_INTERVAL_BYTES` of log
-//! (Kafka's index.interval.bytes is smaller and accepted without effect: memory for 1 GiB stays at 256 KiB), plus one
-//! for the last batch when the segment is sealed. That last entry is what tells a sealed segment from one that was
-//! being written in a crash: the batch it points at must end exactly where the file ends.
+//! (KT.11), plus one for the last batch when the segment is sealed. That last entry is what tells a sealed segment
+//! from one that was being written in a crash: the batch it points at must end exactly where the file ends.
 //! Limits: positions and relative offsets are 31 bits, so a segment is rolled before [`SegmentIndex::can_hold`] is
 //! false. Failure: a file that is not such an index is refused as a whole and rebuilt from the log.
 //!
@@ -13,13 +12,11 @@
 use std::path::Path;
 
 use oncilla_shards::ids::{Offset, TimestampMs};
+use oncilla_shards::limits::INDEX_INTERVAL_BYTES;
 
 use super::DiskError;
 use super::layout::{SegmentFile, SegmentName};
 use super::replace::{read_blocking, replace_blocking};
-
-/// Bytes of log between two entries.
-pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 
 const OFFSET_ENTRY_BYTES: usize = 8;
 const TIME_ENTRY_BYTES: usize = 12;

@@ -53,7 +53,8 @@ proptest! {
 
     #[test]
     fn no_damage_of_an_index_file_panics(
-        shape in prop::collection::vec((1usize..90_000, 0i64..50), 1..20), at in any::<prop::sample::Index>(), flip in 1u8..,
+        shape in prop::collection::vec((1usize..90_000, 0i64..50), 1..20),
+        at in any::<prop::sample::Index>(), flip in 1u8..,
         cut in any::<prop::sample::Index>(),
     ) {
         let batches = batches(0, &shape);

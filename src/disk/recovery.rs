@@ -5,7 +5,8 @@
 //! and cut, durably, where the first batch fails; then it gets its indexes and is sealed too. A start therefore never
 //! appends to an old segment, and nothing behind a bad batch of a segment is ever served.
 //! Segments that do not continue the log (after a hole, or inside it) are renamed to `.damaged`, with a log line, never
-//! deleted; so is a copy of what was cut from a segment that had been sealed.
+//! deleted; so is a copy of what was cut from a segment that had been sealed. Where the first segment is gone, the log
+//! starts later, as after a removal, but with a log line.
 //! Failure: an error leaves the directory in a state from which recovery starts again.
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use memmap2::Mmap;
 use oncilla_shards::ids::{LeaderEpoch, Offset, TimestampMs};
 
 use super::indexes::{IndexedBatch, SegmentIndex};
-use super::layout::{DAMAGED_SUFFIX, DELETED_SUFFIX, SegmentFile, SegmentName};
+use super::layout::{DAMAGED_SUFFIX, SegmentFile, SegmentName};
 use super::remove_aside::{set_aside_blocking, sweep_blocking};
 use super::replace::{remove_leftovers_blocking, replace_blocking, sync_parent};
 use super::{DiskError, context, log_start, snapshot_file};
@@ -44,7 +45,8 @@ pub trait RecoveryRules {
     /// Whether a producer snapshot can be restored.
     fn is_usable_snapshot(&self, bytes: &[u8]) -> bool;
 
-    /// Called once, before any batch: the producer state to begin with, `None` for none.
+    /// Called before any batch: the producer state to begin with, `None` for none. Called again, to begin anew, if
+    /// the replay finds damage.
     fn restore(&mut self, snapshot: Option<&[u8]>);
 
     /// Called for every batch that the snapshot does not cover, in order.
@@ -103,31 +105,34 @@ pub fn recover_partition(partition: &Path, rules: &mut dyn RecoveryRules) -> Res
     let stored_start = log_start::read_blocking(partition)?;
     let mut recovery = Recovery { partition, cuts: vec![], set_aside: vec![] };
     let mut segments: Vec<RecoveredSegment> = Vec::new();
-    for (name, had_index) in recovery.list()? {
-        let expected = segments.last().map(|s| s.next_offset);
-        // A segment below the log start is the remainder of a removal, and what follows it need not continue it.
-        let is_first_kept = expected.is_some_and(|e| stored_start.is_some_and(|start| e <= start && name.base >= e));
-        if expected.is_some_and(|e| e != name.base) && !is_first_kept {
-            let message = format!("it starts at {} where {} was expected", name.base, expected.unwrap_or_default());
-            recovery.set_segment_aside(name, &message)?;
+    for (name, had_index) in recovery.list(stored_start)? {
+        if let Some(last) = segments.last()
+            && last.next_offset != name.base
+        {
+            let reason = format!("it starts at {}, the log before it ends at {}", name.base, last.next_offset);
+            recovery.set_segment_aside(name, &reason)?;
             continue;
-        }
-        if is_first_kept && expected != Some(name.base) {
-            segments.clear();
         }
         if let Some(segment) = recovery.segment(name, had_index, &*rules)? {
             segments.push(segment);
         }
     }
     let first = segments.first().map(|s| s.name.base);
-    let last = segments.last().map(|s| s.next_offset);
+    if first > Some(stored_start.unwrap_or_default()) {
+        let starts_at = first.unwrap_or_default();
+        tracing::error!(partition = %partition.display(), %starts_at, "the beginning of the log is missing");
+    }
     let log_start = stored_start.max(first).unwrap_or_default();
-    let log_end = last.unwrap_or_default().max(log_start);
-    recovery.replay(&mut segments, log_end, rules)?;
-    let log_end = segments.last().map_or(log_start, |s| s.next_offset.max(log_start));
+    recovery.replay(&mut segments, log_start, rules)?;
+    let log_end = log_end(&segments, log_start);
     let mut epochs: Vec<(LeaderEpoch, Offset)> = segments.iter().map(|s| (s.name.epoch, s.name.base)).collect();
     epochs.dedup_by_key(|(epoch, _)| *epoch);
     Ok(RecoveredPartition { segments, log_start, log_end, epochs, cuts: recovery.cuts, set_aside: recovery.set_aside })
+}
+
+/// A log start beyond the last segment is where the log ends: offsets are never given out again.
+fn log_end(segments: &[RecoveredSegment], log_start: Offset) -> Offset {
+    segments.last().map_or(log_start, |s| s.next_offset.max(log_start))
 }
 
 struct Recovery<'a> {
@@ -137,8 +142,9 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Segments by base and epoch, with whether they have an offset index. Indexes without a log are removed.
-    fn list(&self) -> Result<Vec<(SegmentName, bool)>, DiskError> {
+    /// Segments by base and epoch, with whether they have an offset index. Removed are indexes without a log, and
+    /// segments that end below the log start: a crash interrupted their removal.
+    fn list(&self, log_start: Option<Offset>) -> Result<Vec<(SegmentName, bool)>, DiskError> {
         let mut found: BTreeMap<SegmentName, (bool, bool)> = BTreeMap::new();
         for entry in context("list", self.partition, fs::read_dir(self.partition))? {
             let entry = context("list", self.partition, entry)?;
@@ -151,7 +157,15 @@ impl Recovery<'_> {
         for (name, _) in found.iter().filter(|(_, (has_log, _))| !has_log) {
             self.remove_indexes(*name)?;
         }
-        Ok(found.into_iter().filter(|(_, (has_log, _))| *has_log).map(|(name, (_, index))| (name, index)).collect())
+        found.retain(|_, (has_log, _)| *has_log);
+        let names: Vec<SegmentName> = found.keys().copied().collect();
+        for pair in names.windows(2) {
+            if pair[0].base < pair[1].base && log_start.is_some_and(|start| pair[1].base <= start) {
+                self.remove_segment(pair[0])?;
+                found.remove(&pair[0]);
+            }
+        }
+        Ok(found.into_iter().map(|(name, (_, has_index))| (name, has_index)).collect())
     }
 
     /// One segment, sealed; `None` if it holds nothing and was removed.
@@ -163,7 +177,7 @@ impl Recovery<'_> {
     ) -> Result<Option<RecoveredSegment>, DiskError> {
         let path = name.path(self.partition, SegmentFile::Log);
         let Some(log) = map(&path)? else {
-            self.remove_empty(name)?;
+            self.remove_segment(name)?;
             return Ok(None);
         };
         if had_index {
@@ -173,7 +187,7 @@ impl Recovery<'_> {
                 Err(reason) => tracing::warn!(segment = %path.display(), "the indexes are rebuilt: {reason}"),
             }
         }
-        self.read_segment(name, had_index, &log, rules, &mut |_, _| {})
+        self.read_segment(name, had_index, &log, rules)
     }
 
     /// Reads a segment batch by batch, cuts and seals it.
@@ -183,16 +197,15 @@ impl Recovery<'_> {
         was_sealed: bool,
         log: &[u8],
         rules: &dyn RecoveryRules,
-        each: &mut dyn FnMut(BatchSpan, &[u8]),
     ) -> Result<Option<RecoveredSegment>, DiskError> {
         let mut index = SegmentIndex::new(name.base);
-        let stopped = walk(log, name, rules, &mut index, each);
+        let stopped = walk(log, name, rules, &mut index);
         let valid = index.end();
         if valid < log.len() as u64 {
             self.cut(name, was_sealed, log, valid, &stopped)?;
         }
         if valid == 0 {
-            self.remove_empty(name)?;
+            self.remove_segment(name)?;
             return Ok(None);
         }
         let path = name.path(self.partition, SegmentFile::Log);
@@ -234,11 +247,11 @@ impl Recovery<'_> {
     fn replay(
         &mut self,
         segments: &mut Vec<RecoveredSegment>,
-        log_end: Offset,
+        log_start: Offset,
         rules: &mut dyn RecoveryRules,
     ) -> Result<(), DiskError> {
         loop {
-            let end = segments.last().map_or(log_end, |s| s.next_offset.max(log_end));
+            let end = log_end(segments, log_start);
             let usable = |bytes: &[u8]| rules.is_usable_snapshot(bytes);
             let snapshot = snapshot_file::newest_usable_blocking(self.partition, end, &usable)?;
             rules.restore(snapshot.as_ref().map(|(_, bytes)| bytes.as_slice()));
@@ -279,7 +292,7 @@ impl Recovery<'_> {
         let later = segments.split_off(bad + 1);
         let name = segments.pop().expect("the damaged segment is in the list").name;
         let repaired = match map(&name.path(self.partition, SegmentFile::Log))? {
-            Some(log) => self.read_segment(name, true, &log, rules, &mut |_, _| {})?,
+            Some(log) => self.read_segment(name, true, &log, rules)?,
             None => None,
         };
         segments.extend(repaired);
@@ -298,12 +311,10 @@ impl Recovery<'_> {
         self.remove_indexes(name)
     }
 
-    fn remove_empty(&self, name: SegmentName) -> Result<(), DiskError> {
+    fn remove_segment(&self, name: SegmentName) -> Result<(), DiskError> {
         let path = name.path(self.partition, SegmentFile::Log);
-        tracing::debug!(segment = %path.display(), "a segment without a batch is removed");
-        if let Some(aside) = set_aside_blocking(&path, DELETED_SUFFIX)? {
-            context("remove", &aside, fs::remove_file(&aside))?;
-        }
+        tracing::debug!(segment = %path.display(), "a segment that holds nothing to keep is removed");
+        context("remove", &path, fs::remove_file(&path))?;
         self.remove_indexes(name)
     }
 
@@ -333,13 +344,7 @@ fn last_batch_bytes(log: &[u8], position: u64, last_offset: Offset, rules: &dyn 
 }
 
 /// Notes every batch that is right and continues the one before; says why the first other one does not.
-fn walk(
-    log: &[u8],
-    name: SegmentName,
-    rules: &dyn RecoveryRules,
-    index: &mut SegmentIndex,
-    each: &mut dyn FnMut(BatchSpan, &[u8]),
-) -> String {
+fn walk(log: &[u8], name: SegmentName, rules: &dyn RecoveryRules, index: &mut SegmentIndex) -> String {
     while index.end() < log.len() as u64 {
         let position = index.end();
         let rest = &log[position as usize..];
@@ -362,7 +367,6 @@ fn walk(
         }
         let max_timestamp = span.max_timestamp;
         index.observe(IndexedBatch { position, bytes: span.bytes, last_offset, max_timestamp });
-        each(span, &rest[..span.bytes]);
     }
     String::new()
 }

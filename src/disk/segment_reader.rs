@@ -1,7 +1,8 @@
 //! Reads of older segments, those that the tail cache no longer holds.
 //!
-//! Owner: one [`SegmentReaders`] a shard. Limit: `OPEN_READERS_MAX` files are kept open, the least recently used one is
-//! closed for a new one; a read in flight keeps its file. Failure: an error names file and position; a range that
+//! Owner: one [`SegmentReaders`] a shard. Limit: `open_max` files are kept open (`limits::SEGMENT_READERS_MAX`), the
+//! least recently used one is closed for a new one; a read in flight keeps its file.
+//! Failure: an error names file and position; a range that
 //! reaches beyond the file is an error, for the caller knows how much is durable.
 
 use std::cell::RefCell;
@@ -13,9 +14,6 @@ use hashbrown::HashMap;
 
 use super::DiskError;
 use crate::rt::file::{Access, DurableFile, FileMode, FileOptions};
-
-/// Files that one shard keeps open for reading.
-pub const OPEN_READERS_MAX: usize = 128;
 
 struct Open {
     file: Rc<DurableFile>,
@@ -89,7 +87,7 @@ impl SegmentReaders {
     fn keep(&self, path: &Path, file: Rc<DurableFile>) {
         let cache = &mut *self.cache.borrow_mut();
         if cache.open.len() >= self.open_max {
-            // A scan of at most `OPEN_READERS_MAX` entries beside an open and a read of the disk.
+            // A scan of the whole table costs little beside the open and the read that follow.
             let oldest = cache.open.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
             cache.open.remove(&oldest.expect("a full cache has an oldest entry"));
         }
@@ -99,6 +97,8 @@ impl SegmentReaders {
 
 #[cfg(test)]
 mod tests {
+    use oncilla_shards::limits::SEGMENT_READERS_MAX;
+
     use super::*;
     use crate::rt::file::test_block_on;
 
@@ -128,7 +128,7 @@ mod tests {
         let path = dir.path().join("short");
         std::fs::write(&path, [1; 100]).unwrap();
         test_block_on(async {
-            let readers = SegmentReaders::new(FileMode::Direct, OPEN_READERS_MAX);
+            let readers = SegmentReaders::new(FileMode::Direct, SEGMENT_READERS_MAX);
             assert_eq!(readers.read(&path, 0, 100).await.unwrap().len(), 100);
             assert!(readers.read(&path, 0, 101).await.is_err());
             assert!(readers.read(&path, 200, 1).await.is_err());

@@ -20,6 +20,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use oncilla_shards::ids::{LeaderEpoch, Offset};
+use oncilla_shards::limits::{ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX};
 
 use super::DiskError;
 use super::indexes::SegmentIndex;
@@ -28,13 +29,6 @@ use crate::rt::file::{
     Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FaultPlan, FileMode, FileOptions, blocking, spawn_background,
     sync_directory,
 };
-
-/// First window that is zeroed ahead of the tail.
-pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
-/// Largest window, for busy partitions.
-pub const ZERO_AHEAD_BYTES_MAX: u64 = 4 << 20;
-/// Largest single write of zeros: small enough that an append that must wait for one waits about a millisecond.
-const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 

@@ -7,17 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use oncilla_shards::ids::Offset;
+use oncilla_shards::limits::SNAPSHOTS_KEPT;
 
 use super::layout::{parse_snapshot_name, snapshot_name};
 use super::replace::{read_blocking, replace, replace_blocking};
 use super::{DiskError, context};
 use crate::rt::file::blocking;
 
-/// Snapshots kept of one partition: the newest, and one more in case it is damaged.
-pub const SNAPSHOTS_KEPT: usize = 2;
-
-/// Writes the snapshot that covers everything below `offset`, durably, on the helper thread, and drops older ones
-/// than [`SNAPSHOTS_KEPT`].
+/// Writes the snapshot that covers everything below `offset`, durably, on the helper thread, and drops all but
+/// the newest `SNAPSHOTS_KEPT`.
 pub async fn write(partition: &Path, offset: Offset, bytes: Vec<u8>) -> Result<(), DiskError> {
     replace(partition.join(snapshot_name(offset)), bytes).await?;
     let partition = partition.to_path_buf();
@@ -51,14 +49,13 @@ pub fn newest_usable_blocking(
     is_usable: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<(Offset, Vec<u8>)>, DiskError> {
     for (offset, path) in list_blocking(partition)? {
-        let reason = if offset > log_end {
-            "it covers more than the log holds"
-        } else {
-            match read_blocking(&path) {
-                Ok(Some(bytes)) if is_usable(&bytes) => return Ok(Some((offset, bytes))),
-                _ => "its content is damaged",
+        let mut reason = "it covers more than the log holds";
+        if offset <= log_end {
+            match read_blocking(&path)? {
+                Some(bytes) if is_usable(&bytes) => return Ok(Some((offset, bytes))),
+                _ => reason = "its content is damaged",
             }
-        };
+        }
         tracing::warn!(path = %path.display(), %log_end, "producer snapshot is dropped: {reason}");
         context("remove", &path, fs::remove_file(&path))?;
     }

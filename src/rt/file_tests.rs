@@ -82,3 +82,37 @@ fn shared_bytes_may_end_on_another_thread() {
     drop(bytes);
     std::thread::spawn(move || assert_eq!(other[252], 1)).join().unwrap();
 }
+
+/// A file system in memory, unmounted at the end; `None`, with the reason printed, where mounting is refused.
+fn mounted(kind: &str, at: &Path) -> Option<()> {
+    let output = std::process::Command::new("mount").args(["-t", kind, "-o", "size=4m", kind]).arg(at).output();
+    match output {
+        Ok(output) if output.status.success() => Some(()),
+        other => {
+            println!("skipped: {kind} cannot be mounted here: {other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn file_systems_without_o_direct_are_written_through_the_page_cache() {
+    // The kernel accepts the flag on the first and ignores it; the second refuses it.
+    for (kind, mode) in [("tmpfs", FileMode::Direct), ("ramfs", FileMode::Buffered)] {
+        let dir = tempfile::tempdir().unwrap();
+        if mounted(kind, dir.path()).is_none() {
+            return;
+        }
+        test_block_on(async {
+            let path = dir.path().join("f");
+            let file = DurableFile::open(&path, Access::Create, &options(FileMode::Direct, None)).await.unwrap();
+            assert_eq!(file.mode(), mode, "{kind}");
+            let buffer = file.write_aligned(patterned(2), 4096).await.unwrap();
+            assert_eq!(file.read(4096, 8192).await.unwrap(), buffer.as_slice());
+            file.sync().await.unwrap();
+            file.close().await.unwrap();
+        });
+        let unmounted = std::process::Command::new("umount").arg("-l").arg(dir.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}

@@ -170,7 +170,7 @@ mod tests {
                     }
                 }
                 // A crash between the durable update and the hand-out: the block is lost, not reused.
-                drop(blocks.next_block().await.unwrap());
+                blocks.next_block().await.unwrap();
             }
         });
         assert!(given.len() > 200);
