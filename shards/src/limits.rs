@@ -32,9 +32,6 @@ pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 /// Partitions that one CreateTopics request may create (contract K19.4).
 pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
 
-/// Bytes of log between two entries of a segment's sparse index: what a reader skips at most.
-pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
-
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 

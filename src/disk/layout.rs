@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use oncilla_shards::ids::{BrokerId, LeaderEpoch, Offset, TopicId};
+use oncilla_shards::partition::SegmentId;
 
 /// Longest part of a topic's name that its directory carries. File systems allow 255 bytes, the id and the suffix of
 /// a deleted directory need 32, and the id alone tells topics apart.
@@ -121,15 +122,6 @@ pub fn parse_partition_dir_name(name: &str) -> Option<i32> {
     (index >= 0 && index.to_string() == name).then_some(index)
 }
 
-/// Identity of a segment within its partition. Sorts by base offset, then by epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentName {
-    /// Offset of the first record the segment may hold.
-    pub base: Offset,
-    /// Leader epoch of its one writer.
-    pub epoch: LeaderEpoch,
-}
-
 /// A file that belongs to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentFile {
@@ -151,30 +143,35 @@ impl SegmentFile {
     }
 }
 
-impl SegmentName {
+/// Names and paths of a segment's files.
+pub trait SegmentPaths {
     /// Name of one of the segment's files.
-    #[must_use]
-    pub fn file(self, kind: SegmentFile) -> String {
+    fn file(self, kind: SegmentFile) -> String;
+
+    /// Path of one of the segment's files.
+    fn path(self, partition: &Path, kind: SegmentFile) -> PathBuf;
+}
+
+impl SegmentPaths for SegmentId {
+    fn file(self, kind: SegmentFile) -> String {
         assert!(self.base.0 >= 0 && self.epoch.0 >= 0, "segment {} of epoch {}", self.base, self.epoch);
         format!("{:020}.{}.{}", self.base.0, self.epoch, kind.extension())
     }
 
-    /// Path of one of the segment's files.
-    #[must_use]
-    pub fn path(self, partition: &Path, kind: SegmentFile) -> PathBuf {
+    fn path(self, partition: &Path, kind: SegmentFile) -> PathBuf {
         partition.join(self.file(kind))
     }
+}
 
-    /// Reads what [`SegmentName::file`] wrote.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<(Self, SegmentFile)> {
-        let (stem, extension) = name.rsplit_once('.')?;
-        let (base, epoch) = stem.split_once('.')?;
-        let kinds = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
-        let kind = kinds.into_iter().find(|k| k.extension() == extension)?;
-        let segment = Self { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?) };
-        (segment.epoch.0 >= 0 && segment.file(kind) == name).then_some((segment, kind))
-    }
+/// Reads what [`SegmentPaths::file`] wrote.
+#[must_use]
+pub fn parse_segment_file(name: &str) -> Option<(SegmentId, SegmentFile)> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    let (base, epoch) = stem.split_once('.')?;
+    let kinds = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
+    let kind = kinds.into_iter().find(|k| k.extension() == extension)?;
+    let segment = SegmentId { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?) };
+    (segment.epoch.0 >= 0 && segment.file(kind) == name).then_some((segment, kind))
 }
 
 /// Name of the producer snapshot that covers everything before `offset`.
@@ -212,7 +209,7 @@ mod tests {
         assert_eq!(dir.metadata(), Path::new("/d/__cluster/metadata.json"));
         assert_eq!(dir.epoch(), Path::new("/d/__cluster/epoch.json"));
         assert_eq!(dir.lock_file(), Path::new("/d/meta.lock"));
-        let segment = SegmentName { base: Offset(42), epoch: LeaderEpoch(7) };
+        let segment = SegmentId { base: Offset(42), epoch: LeaderEpoch(7) };
         assert_eq!(segment.path(Path::new("/p"), SegmentFile::Log), Path::new("/p/00000000000000000042.7.log"));
         assert_eq!(snapshot_name(Offset(42)), "00000000000000000042.snapshot");
     }
@@ -220,9 +217,9 @@ mod tests {
     #[test]
     fn every_name_parses_back() {
         for (base, epoch) in [(0, 0), (i64::MAX, i32::MAX), (10, 3)] {
-            let segment = SegmentName { base: Offset(base), epoch: LeaderEpoch(epoch) };
+            let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch) };
             for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
-                assert_eq!(SegmentName::parse(&segment.file(kind)), Some((segment, kind)));
+                assert_eq!(parse_segment_file(&segment.file(kind)), Some((segment, kind)));
             }
             assert_eq!(parse_snapshot_name(&snapshot_name(Offset(base))), Some(Offset(base)));
         }
@@ -241,7 +238,7 @@ mod tests {
             "+0000000000000000042.1.log",
             "99999999999999999999.1.log",
         ] {
-            assert_eq!(SegmentName::parse(name), None, "{name}");
+            assert_eq!(parse_segment_file(name), None, "{name}");
         }
         assert_eq!(parse_topic_dir_name(".ASNFZ4mrze_-3LqYdlQyEA"), None);
         assert_eq!(parse_topic_dir_name("t.ASNFZ4mrze_-3LqYdlQyEA.deleted"), None);

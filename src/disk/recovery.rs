@@ -15,9 +15,10 @@ use std::path::Path;
 
 use memmap2::Mmap;
 use oncilla_shards::ids::{LeaderEpoch, Offset, TimestampMs};
+use oncilla_shards::partition::{IndexedBatch, SegmentId, SegmentIndex};
 
-use super::indexes::{IndexedBatch, SegmentIndex};
-use super::layout::{DAMAGED_SUFFIX, SegmentFile, SegmentName};
+use super::indexes::{read_index_blocking, write_index_blocking};
+use super::layout::{DAMAGED_SUFFIX, SegmentFile, SegmentPaths, parse_segment_file};
 use super::remove_aside::{set_aside_blocking, sweep_blocking};
 use super::replace::{remove_leftovers_blocking, replace_blocking, sync_parent};
 use super::{DiskError, context, log_start, snapshot_file};
@@ -57,7 +58,7 @@ pub trait RecoveryRules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredSegment {
     /// Which one.
-    pub name: SegmentName,
+    pub name: SegmentId,
     /// Its length.
     pub bytes: u64,
     /// Offset after its last record.
@@ -72,7 +73,7 @@ pub struct RecoveredSegment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Of which segment.
-    pub segment: SegmentName,
+    pub segment: SegmentId,
     /// From which byte on.
     pub position: u64,
     /// How many, without the zeros that follow a tail anyway.
@@ -144,11 +145,11 @@ struct Recovery<'a> {
 impl Recovery<'_> {
     /// Segments by base and epoch, with whether they have an offset index. Removed are indexes without a log, and
     /// segments that end below the log start: a crash interrupted their removal.
-    fn list(&self, log_start: Option<Offset>) -> Result<Vec<(SegmentName, bool)>, DiskError> {
-        let mut found: BTreeMap<SegmentName, (bool, bool)> = BTreeMap::new();
+    fn list(&self, log_start: Option<Offset>) -> Result<Vec<(SegmentId, bool)>, DiskError> {
+        let mut found: BTreeMap<SegmentId, (bool, bool)> = BTreeMap::new();
         for entry in context("list", self.partition, fs::read_dir(self.partition))? {
             let entry = context("list", self.partition, entry)?;
-            if let Some((name, kind)) = entry.file_name().to_str().and_then(SegmentName::parse) {
+            if let Some((name, kind)) = entry.file_name().to_str().and_then(parse_segment_file) {
                 let (has_log, has_index) = found.entry(name).or_default();
                 *has_log |= kind == SegmentFile::Log;
                 *has_index |= kind == SegmentFile::Index;
@@ -158,7 +159,7 @@ impl Recovery<'_> {
             self.remove_indexes(*name)?;
         }
         found.retain(|_, (has_log, _)| *has_log);
-        let names: Vec<SegmentName> = found.keys().copied().collect();
+        let names: Vec<SegmentId> = found.keys().copied().collect();
         for pair in names.windows(2) {
             if pair[0].base < pair[1].base && log_start.is_some_and(|start| pair[1].base <= start) {
                 self.remove_segment(pair[0])?;
@@ -171,7 +172,7 @@ impl Recovery<'_> {
     /// One segment, sealed; `None` if it holds nothing and was removed.
     fn segment(
         &mut self,
-        name: SegmentName,
+        name: SegmentId,
         had_index: bool,
         rules: &dyn RecoveryRules,
     ) -> Result<Option<RecoveredSegment>, DiskError> {
@@ -182,7 +183,7 @@ impl Recovery<'_> {
         };
         if had_index {
             let last_batch = |position, last_offset| last_batch_bytes(&log, position, last_offset, rules);
-            match SegmentIndex::read_blocking(self.partition, name, log.len() as u64, &last_batch) {
+            match read_index_blocking(self.partition, name, log.len() as u64, &last_batch) {
                 Ok(index) => return Ok(Some(recovered(name, index))),
                 Err(reason) => tracing::warn!(segment = %path.display(), "the indexes are rebuilt: {reason}"),
             }
@@ -193,7 +194,7 @@ impl Recovery<'_> {
     /// Reads a segment batch by batch, cuts and seals it.
     fn read_segment(
         &mut self,
-        name: SegmentName,
+        name: SegmentId,
         was_sealed: bool,
         log: &[u8],
         rules: &dyn RecoveryRules,
@@ -211,13 +212,13 @@ impl Recovery<'_> {
         let path = name.path(self.partition, SegmentFile::Log);
         // Also where nothing was cut: a relaxed topic's bytes may be in the page cache only.
         context("sync", &path, File::open(&path).and_then(|file| file.sync_all()))?;
-        index.write_blocking(self.partition, name)?;
+        write_index_blocking(&index, self.partition, name)?;
         Ok(Some(recovered(name, index)))
     }
 
     fn cut(
         &mut self,
-        name: SegmentName,
+        name: SegmentId,
         was_sealed: bool,
         log: &[u8],
         valid: u64,
@@ -302,7 +303,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn set_segment_aside(&mut self, name: SegmentName, reason: &str) -> Result<(), DiskError> {
+    fn set_segment_aside(&mut self, name: SegmentId, reason: &str) -> Result<(), DiskError> {
         let path = name.path(self.partition, SegmentFile::Log);
         tracing::error!(segment = %path.display(), "a segment does not continue the log and is set aside: {reason}");
         if set_aside_blocking(&path, DAMAGED_SUFFIX)?.is_some() {
@@ -311,14 +312,14 @@ impl Recovery<'_> {
         self.remove_indexes(name)
     }
 
-    fn remove_segment(&self, name: SegmentName) -> Result<(), DiskError> {
+    fn remove_segment(&self, name: SegmentId) -> Result<(), DiskError> {
         let path = name.path(self.partition, SegmentFile::Log);
         tracing::debug!(segment = %path.display(), "a segment that holds nothing to keep is removed");
         context("remove", &path, fs::remove_file(&path))?;
         self.remove_indexes(name)
     }
 
-    fn remove_indexes(&self, name: SegmentName) -> Result<(), DiskError> {
+    fn remove_indexes(&self, name: SegmentId) -> Result<(), DiskError> {
         for kind in [SegmentFile::Index, SegmentFile::TimeIndex] {
             let path = name.path(self.partition, kind);
             match fs::remove_file(&path) {
@@ -332,7 +333,7 @@ impl Recovery<'_> {
     }
 }
 
-fn recovered(name: SegmentName, index: SegmentIndex) -> RecoveredSegment {
+fn recovered(name: SegmentId, index: SegmentIndex) -> RecoveredSegment {
     let max_timestamp = index.max_timestamp().expect("a segment that is kept has a batch");
     RecoveredSegment { name, bytes: index.end(), next_offset: index.next_offset(), max_timestamp, index }
 }
@@ -344,7 +345,7 @@ fn last_batch_bytes(log: &[u8], position: u64, last_offset: Offset, rules: &dyn 
 }
 
 /// Notes every batch that is right and continues the one before; says why the first other one does not.
-fn walk(log: &[u8], name: SegmentName, rules: &dyn RecoveryRules, index: &mut SegmentIndex) -> String {
+fn walk(log: &[u8], name: SegmentId, rules: &dyn RecoveryRules, index: &mut SegmentIndex) -> String {
     while index.end() < log.len() as u64 {
         let position = index.end();
         let rest = &log[position as usize..];

@@ -71,8 +71,8 @@ impl RecoveryRules for Rules {
     }
 }
 
-fn name(base: i64, epoch: i32) -> SegmentName {
-    SegmentName { base: Offset(base), epoch: LeaderEpoch(epoch) }
+fn name(base: i64, epoch: i32) -> SegmentId {
+    SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch) }
 }
 
 fn log_path(dir: &Path, base: i64, epoch: i32) -> PathBuf {

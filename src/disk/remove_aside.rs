@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use super::layout::{DELETED_SUFFIX, SegmentFile, SegmentName};
+use oncilla_shards::partition::SegmentId;
+
+use super::layout::{DELETED_SUFFIX, SegmentFile, SegmentPaths};
 use super::replace::sync_parent;
 use super::{DiskError, context};
 use crate::rt::file::blocking;
@@ -43,7 +45,7 @@ impl Remover {
 
     /// Has a segment's files removed. Its log start must be durable first (`log_start`): a crash may leave the files,
     /// and only the log start says that they are no more.
-    pub fn remove_segment(&self, partition: &Path, segment: SegmentName) {
+    pub fn remove_segment(&self, partition: &Path, segment: SegmentId) {
         for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
             let _ = self.0.send(segment.path(partition, kind));
         }

@@ -21,10 +21,11 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use oncilla_shards::ids::{LeaderEpoch, Offset};
 use oncilla_shards::limits::{ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX};
+use oncilla_shards::partition::{SegmentId, SegmentIndex};
 
 use super::DiskError;
-use super::indexes::SegmentIndex;
-use super::layout::{SegmentFile, SegmentName};
+use super::indexes::write_index_blocking;
+use super::layout::{SegmentFile, SegmentPaths};
 use crate::rt::file::{
     Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FaultPlan, FileMode, FileOptions, blocking, spawn_background,
     sync_directory,
@@ -71,7 +72,7 @@ struct Ahead {
 pub struct SegmentWriter {
     file: Rc<DurableFile>,
     partition: PathBuf,
-    segment: SegmentName,
+    segment: SegmentId,
     segment_bytes: u64,
     end: u64,
     /// The bytes of the last, partly filled block.
@@ -91,7 +92,7 @@ impl SegmentWriter {
         epoch: LeaderEpoch,
         options: SegmentOptions,
     ) -> Result<Self, DiskError> {
-        let segment = SegmentName { base, epoch };
+        let segment = SegmentId { base, epoch };
         let file_options = FileOptions { mode: options.mode, durable: options.durable, faults: options.faults };
         let path = segment.path(partition, SegmentFile::Log);
         let file = DurableFile::open(&path, Access::Create, &file_options).await?;
@@ -113,7 +114,7 @@ impl SegmentWriter {
 
     /// Which segment this is.
     #[must_use]
-    pub fn segment(&self) -> SegmentName {
+    pub fn segment(&self) -> SegmentId {
         self.segment
     }
 
@@ -175,7 +176,7 @@ impl SegmentWriter {
         self.file.sync().await?;
         if self.end > 0 {
             let (index, partition, segment) = (index.clone(), self.partition.clone(), self.segment);
-            if let Err(error) = blocking(move || index.write_blocking(&partition, segment)).await {
+            if let Err(error) = blocking(move || write_index_blocking(&index, &partition, segment)).await {
                 tracing::warn!(%error, "a sealed segment has no index: the next start reads all of it");
             }
         }

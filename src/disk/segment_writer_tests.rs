@@ -1,11 +1,13 @@
 use std::process::Command;
 
 use super::*;
-use crate::disk::indexes::IndexedBatch;
+use oncilla_shards::partition::IndexedBatch;
+
+use crate::disk::indexes::read_index_blocking;
 use crate::rt::file::test_block_on;
 use oncilla_shards::ids::TimestampMs;
 
-const SEGMENT: SegmentName = SegmentName { base: Offset(100), epoch: LeaderEpoch(3) };
+const SEGMENT: SegmentId = SegmentId { base: Offset(100), epoch: LeaderEpoch(3) };
 
 fn options(mode: FileMode, durable: bool, faults: Option<Arc<FaultPlan>>) -> SegmentOptions {
     SegmentOptions { mode, durable, segment_bytes: 64 << 20, faults }
@@ -103,7 +105,7 @@ fn sealing_cuts_to_the_exact_size_and_writes_both_indexes() {
             assert_eq!(writer.seal(&index).await.unwrap(), 50 * 3333);
             let log = std::fs::read(SEGMENT.path(dir.path(), SegmentFile::Log)).unwrap();
             assert!(log == pattern(0, 50 * 3333));
-            let read = SegmentIndex::read_blocking(dir.path(), SEGMENT, 50 * 3333, &|_, _| Some(3333)).unwrap();
+            let read = read_index_blocking(dir.path(), SEGMENT, 50 * 3333, &|_, _| Some(3333)).unwrap();
             assert_eq!(read.next_offset(), index.next_offset());
         });
     }

@@ -325,7 +325,7 @@ impl World {
         };
         if let Some(sealed) = plan.seal {
             let segments = self.shard.partition(&key(partition)).expect("it is there").segments().all();
-            let bytes = segments.iter().find(|segment| segment.id == sealed).expect("it was active").bytes;
+            let bytes = segments.iter().find(|segment| segment.id == sealed).expect("it was active").bytes();
             self.disk.seal(key(partition), sealed, bytes);
         }
         self.totals.rolls += usize::from(plan.create);

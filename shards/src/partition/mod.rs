@@ -10,6 +10,7 @@
 //! pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
 
 mod epochs;
+mod index;
 mod read;
 mod rebuild;
 mod segments;
@@ -24,9 +25,10 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 pub use self::epochs::{EpochEnd, EpochHistory};
+pub use self::index::{IndexedBatch, SegmentIndex};
 pub use self::read::{ReadPlan, Trimmed, trim};
 pub use self::rebuild::Rebuild;
-pub use self::segments::{IndexEntry, Segment, SegmentId, Segments};
+pub use self::segments::{Segment, SegmentId, Segments};
 pub use self::tail::{Tail, TailEntry};
 use crate::batch::{self, AppendRules, BatchHeader, Patch, Refused};
 use crate::code::ErrorCode;
@@ -185,7 +187,7 @@ pub struct Partition {
     pending_bytes: usize,
     in_flight: Option<InFlight>,
     /// Headers of the batches of the write in flight, for the segment's index.
-    in_flight_batches: Vec<(Offset, Offset, u64, TimestampMs)>,
+    in_flight_batches: Vec<(Offset, usize, TimestampMs)>,
     waiters: VecDeque<Waiter>,
     watches: Vec<WatchId>,
     tail: Tail,
@@ -230,7 +232,7 @@ impl Partition {
     #[must_use]
     pub fn recovered(rules: LogRules, epoch: LeaderEpoch, found: Recovered) -> Self {
         assert!(found.epochs.last().is_none_or(|(last, _)| last <= epoch), "leader epochs only grow");
-        let end = found.segments.last().map_or(found.log_start, |last| last.next_offset).max(found.log_start);
+        let end = found.segments.last().map_or(found.log_start, |last| last.next_offset()).max(found.log_start);
         Self {
             rules,
             epoch,
@@ -353,7 +355,7 @@ impl Partition {
             self.segments.open(SegmentId { base, epoch: self.epoch }, now);
         }
         let active = self.segments.active().expect("a segment is open");
-        let (segment, position) = (active.id, active.bytes);
+        let (segment, position) = (active.id, active.bytes());
         let room = (self.rules.append.segment_bytes as u64).saturating_sub(position);
         let mut batches = SmallVec::new();
         let mut bytes = 0usize;
@@ -363,16 +365,12 @@ impl Partition {
         self.in_flight_batches.clear();
         while let Some(front) = self.pending.front() {
             let total = bytes + front.bytes.len();
-            if !batches.is_empty() && (total > WRITE_BYTES_MAX || total as u64 > room) {
+            let fits = total as u64 <= room && active.index.can_hold(front.next.plus(-1), position + total as u64);
+            if !batches.is_empty() && (total > WRITE_BYTES_MAX || !fits) {
                 break;
             }
             let front = self.pending.pop_front().expect("looked at above");
-            self.in_flight_batches.push((
-                front.patch.base_offset,
-                front.next,
-                front.bytes.len() as u64,
-                front.patch.max_timestamp,
-            ));
+            self.in_flight_batches.push((front.next, front.bytes.len(), front.patch.max_timestamp));
             next = front.next;
             records += front.records;
             bytes = total;
@@ -386,9 +384,9 @@ impl Partition {
 
     fn must_roll(&self, bytes: u64, now: TimestampMs) -> bool {
         let Some(active) = self.segments.active() else { return true };
-        active.bytes > 0
-            && (active.bytes + bytes > self.rules.append.segment_bytes as u64
-                || now.0 - active.opened_at.0 >= self.rules.segment_ms)
+        let (end, last) = (active.bytes() + bytes, self.pending[0].next.plus(-1));
+        let full = end > self.rules.append.segment_bytes as u64 || !active.index.can_hold(last, end);
+        active.bytes() > 0 && (full || now.0 - active.opened_at.0 >= self.rules.segment_ms)
     }
 
     fn flush_with(&mut self, records: i64, now: TimestampMs) -> bool {
@@ -421,8 +419,8 @@ impl Partition {
         let write = self.in_flight.take().expect("a write was in flight");
         assert_eq!(stored.len() as u64, write.bytes, "what was planned was written");
         let active = self.segments.active_mut().expect("a write has a segment");
-        for &(base, next, bytes, timestamp) in &self.in_flight_batches {
-            active.grow(base, next, bytes, timestamp);
+        for &(next, bytes, timestamp) in &self.in_flight_batches {
+            active.grow(next, bytes, timestamp);
         }
         let segment = active.id;
         assert!(write.next > self.high_watermark, "the high watermark only grows");
@@ -516,16 +514,16 @@ impl Partition {
         let mut target = None;
         for segment in self.segments.all() {
             let is_active = self.segments.active().is_some_and(|active| active.id == segment.id);
-            let newest = if segment.max_timestamp.0 >= 0 { segment.max_timestamp } else { segment.opened_at };
+            let newest = segment.max_timestamp().filter(|newest| newest.0 >= 0).unwrap_or(segment.opened_at);
             let aged = self.rules.retention_ms >= 0 && now.0 - newest.0 > self.rules.retention_ms;
             let limit = self.rules.retention_bytes;
-            let surplus = limit >= 0 && !is_active && bytes_left - segment.bytes >= limit as u64;
+            let surplus = limit >= 0 && !is_active && bytes_left - segment.bytes() >= limit as u64;
             let busy = is_active && (self.in_flight.is_some() || !self.pending.is_empty());
-            if segment.bytes == 0 || busy || !(aged || surplus) {
+            if segment.bytes() == 0 || busy || !(aged || surplus) {
                 break;
             }
-            bytes_left -= segment.bytes;
-            target = Some(segment.next_offset);
+            bytes_left -= segment.bytes();
+            target = Some(segment.next_offset());
         }
         target.filter(|target| *target > self.log_start)
     }

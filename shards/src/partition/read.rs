@@ -61,10 +61,10 @@ impl Partition {
         if segment.id.base >= limit {
             return ReadPlan::Empty;
         }
-        let position = segment.seek(from);
-        let left = usize::try_from(segment.bytes - position).unwrap_or(usize::MAX);
+        let position = segment.index.position_of(from);
+        let left = usize::try_from(segment.bytes() - position).unwrap_or(usize::MAX);
         let bytes = left.min(bytes_max.saturating_add(INDEX_INTERVAL_BYTES as usize));
-        ReadPlan::Disk { segment: segment.id, position, bytes, segment_bytes: segment.bytes }
+        ReadPlan::Disk { segment: segment.id, position, bytes, segment_bytes: segment.bytes() }
     }
 
     fn read_tail(&self, from: Offset, limit: Offset, bytes_max: usize, first_whole: bool) -> Option<ReadPlan> {

@@ -26,13 +26,13 @@ impl Rebuild {
     /// End of what was fed so far.
     #[must_use]
     pub fn end(&self) -> Offset {
-        self.segments.last().map_or(Offset(0), |segment| segment.next_offset)
+        self.segments.last().map_or(Offset(0), |segment| segment.next_offset())
     }
 
     /// Takes in a segment whose index is trusted; its batches need not be fed unless the producers lack them.
     pub fn segment(&mut self, segment: Segment) {
         assert!(self.end() <= segment.id.base, "segments come oldest first and do not overlap");
-        if segment.bytes > 0 {
+        if segment.bytes() > 0 {
             self.epochs.appended(segment.id.epoch, segment.id.base);
         }
         self.segments.push(segment);
@@ -46,11 +46,10 @@ impl Rebuild {
     /// Takes in the next batch of the segment that was begun last.
     pub fn batch(&mut self, header: &BatchHeader, control: Option<ControlRecord>) {
         let segment = self.segments.last_mut().expect("a segment was begun");
-        let (base, next) = (header.base_offset, header.next_offset());
-        if segment.bytes == 0 {
-            self.epochs.appended(segment.id.epoch, base);
+        if segment.bytes() == 0 {
+            self.epochs.appended(segment.id.epoch, header.base_offset);
         }
-        segment.grow(base, next, header.total_bytes() as u64, header.max_timestamp);
+        segment.grow(header.next_offset(), header.total_bytes(), header.max_timestamp);
         self.replay(header, control);
     }
 
