@@ -10,6 +10,13 @@ pub const PRODUCER_BATCHES_MAX: usize = 5;
 /// 128 MiB: above what a 100 MiB frame holds uncompressed, far below what a bomb asks for.
 pub const BATCH_UNPACKED_BYTES_MAX: usize = 128 << 20;
 
+/// Bad records of one batch that a refusal names; a small compressed batch can hold millions.
+pub const RECORD_ERRORS_MAX: usize = 65_536;
+
+/// Producers that one partition remembers; beyond it the one unused for longest is forgotten, as if it had expired.
+/// A producer with an open transaction is never forgotten. One takes about 200 bytes.
+pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
@@ -25,6 +32,9 @@ pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 /// Partitions that one CreateTopics request may create (contract K19.4).
 pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
 
+/// Bytes of log between two entries of a segment's sparse index: what a reader skips at most.
+pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
+
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 
@@ -36,6 +46,15 @@ pub const LANE_FRAMES_MAX: usize = 4096;
 
 /// Producer ids handed out for each durable update of the block file.
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
+
+/// Payloads of an answer from this size on are referenced, smaller ones are copied beside their neighbours: one more
+/// entry of a vectored write costs about as much as copying this many bytes.
+pub const PAYLOAD_COPIED_BYTES_MAX: usize = 4096;
+
+/// Array elements and tags that one request body may hold, Produce and Fetch partitions included; more closes the
+/// connection. An element of a few bytes becomes a struct of about a hundred, so a frame of
+/// socket.request.max.bytes could otherwise take gigabytes.
+pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
 
 /// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
 /// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
