@@ -13,6 +13,7 @@ use std::path::Path;
 
 use oncilla_shards::ids::{Offset, TimestampMs};
 use oncilla_shards::limits::INDEX_INTERVAL_BYTES;
+use oncilla_shards::partition::IndexEntry;
 
 use super::DiskError;
 use super::layout::{SegmentFile, SegmentName};
@@ -150,6 +151,22 @@ impl SegmentIndex {
     pub fn position_of_timestamp(&self, timestamp: TimestampMs) -> u64 {
         let after = self.times.partition_point(|entry| entry.timestamp < timestamp.0);
         after.checked_sub(1).map_or(0, |i| self.position_of(self.base.plus(i64::from(self.times[i].relative))))
+    }
+
+    /// The same index in the core's form. Its entries carry the last offset of their batch where the core would note
+    /// the first, and a timestamp that may be that of the batch itself: both only make a lookup start earlier.
+    #[must_use]
+    pub fn to_core(&self) -> Vec<IndexEntry> {
+        let core = |entry: &OffsetEntry| {
+            let upto = self.times.partition_point(|time| time.relative <= entry.relative);
+            let max = upto.checked_sub(1).map_or(i64::MAX, |i| self.times[i].timestamp);
+            IndexEntry {
+                offset: self.base.plus(i64::from(entry.relative)),
+                position: entry.position as u64,
+                max_timestamp_before: TimestampMs(max),
+            }
+        };
+        self.offsets.iter().map(core).collect()
     }
 
     /// The `.index` file of the sealed segment.
