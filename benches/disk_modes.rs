@@ -77,8 +77,7 @@ async fn measure(dir: &Path, way: Way, files: i64, run: Duration) -> Histogram<u
     while *done.borrow() < files {
         blocking(|| std::thread::sleep(Duration::from_millis(20))).await;
     }
-    let times = times.borrow().clone();
-    times
+    times.borrow().clone()
 }
 
 async fn append(writer: &mut SegmentWriter, way: Way) {
