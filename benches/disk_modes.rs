@@ -51,7 +51,7 @@ fn main() {
 /// Times of all appends of `files` writers that each append as fast as they can, in nanoseconds.
 async fn measure(dir: &Path, way: Way, files: i64, run: Duration) -> Histogram<u64> {
     let options = SegmentOptions { mode: way.mode, durable: way.durable, segment_bytes: 1 << 30, faults: None };
-    let times = Rc::new(RefCell::new(Histogram::<u64>::new(3).expect("three digits are supported")));
+    let times = Rc::new(RefCell::new(Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("a minute in ns")));
     let done = Rc::new(RefCell::new(0));
     let mut writers = Vec::new();
     for file in 0..files {
@@ -77,8 +77,7 @@ async fn measure(dir: &Path, way: Way, files: i64, run: Duration) -> Histogram<u
     while *done.borrow() < files {
         blocking(|| std::thread::sleep(Duration::from_millis(20))).await;
     }
-    let times = times.borrow().clone();
-    times
+    times.borrow().clone()
 }
 
 async fn append(writer: &mut SegmentWriter, way: Way) {

@@ -53,10 +53,6 @@ pub const PAYLOAD_COPIED_BYTES_MAX: usize = 4096;
 /// socket.request.max.bytes could otherwise take gigabytes.
 pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
 
-/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
-/// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
-pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
-
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
 pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
 

@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
 use memmap2::Mmap;
+use oncilla_shards::batch::scan::{Stop, scan};
 use oncilla_shards::ids::{LeaderEpoch, Offset, TimestampMs};
 use oncilla_shards::partition::{IndexedBatch, SegmentId, SegmentIndex};
 
@@ -41,7 +42,9 @@ pub struct BatchSpan {
 /// What the core says about bytes and about producers.
 pub trait RecoveryRules {
     /// The batch that `bytes` starts with, if its length, magic and CRC are right; otherwise what is wrong.
-    fn verify(&self, bytes: &[u8]) -> Result<BatchSpan, String>;
+    fn verify(&self, bytes: &[u8]) -> Result<BatchSpan, String> {
+        verify_batch(bytes)
+    }
 
     /// Whether a producer snapshot can be restored.
     fn is_usable_snapshot(&self, bytes: &[u8]) -> bool;
@@ -52,6 +55,26 @@ pub trait RecoveryRules {
 
     /// Called for every batch that the snapshot does not cover, in order.
     fn replay(&mut self, batch: &[u8]);
+}
+
+/// The batch that `bytes` starts with, as the core reads it; otherwise what is wrong.
+pub fn verify_batch(bytes: &[u8]) -> Result<BatchSpan, String> {
+    let mut scan = scan(bytes);
+    let Some((_, header)) = scan.next() else {
+        return Err(match scan.stopped() {
+            Some(Stop::Cut) => "a batch ends behind the file".into(),
+            Some(Stop::Crc) => "a batch's checksum is wrong".into(),
+            Some(Stop::Offsets) => "a batch's offsets are wrong".into(),
+            Some(Stop::Zeros | Stop::Header | Stop::End) | None => "no batch begins here".into(),
+        });
+    };
+    Ok(BatchSpan {
+        bytes: header.total_bytes(),
+        base_offset: header.base_offset,
+        next_offset: header.next_offset(),
+        leader_epoch: header.leader_epoch,
+        max_timestamp: header.max_timestamp,
+    })
 }
 
 /// A segment that is whole and sealed.

@@ -23,7 +23,7 @@ fn batch(base: i64, records: i32, epoch: i32, payload: usize) -> Vec<u8> {
     out
 }
 
-/// Verifies like the core does, and collects what is replayed.
+/// Collects what is replayed.
 #[derive(Default)]
 struct Rules {
     snapshot: Option<Vec<u8>>,
@@ -35,28 +35,6 @@ fn int<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl RecoveryRules for Rules {
-    fn verify(&self, bytes: &[u8]) -> Result<BatchSpan, String> {
-        if bytes.len() < HEADER {
-            return Err("less than a header".into());
-        }
-        let length = i32::from_be_bytes(int(bytes, 8));
-        let total = usize::try_from(length).map_err(|_| "negative length")? + 12;
-        if total < HEADER || total > bytes.len() {
-            return Err(format!("length {length}"));
-        }
-        if bytes[16] != 2 || u32::from_be_bytes(int(bytes, 17)) != crc32c::crc32c(&bytes[21..total]) {
-            return Err("magic or CRC".into());
-        }
-        let base_offset = Offset(i64::from_be_bytes(int(bytes, 0)));
-        Ok(BatchSpan {
-            bytes: total,
-            base_offset,
-            next_offset: base_offset.plus(i64::from(i32::from_be_bytes(int(bytes, 23))) + 1),
-            leader_epoch: LeaderEpoch(i32::from_be_bytes(int(bytes, 12))),
-            max_timestamp: TimestampMs(i64::from_be_bytes(int(bytes, 35))),
-        })
-    }
-
     fn is_usable_snapshot(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(b"snapshot")
     }
