@@ -281,6 +281,14 @@ mod tests {
     }
 
     #[test]
+    fn an_lz4_block_that_unpacks_to_nothing_does_not_hide_those_behind_it() {
+        let packed = compress(Codec::Lz4, b"behind");
+        // A token alone: no literals and no match.
+        let hidden = [&packed[..7], &1u32.to_le_bytes(), &[0], &packed[7..]].concat();
+        assert_eq!(unpack(Codec::Lz4, &hidden), Err(Undecodable));
+    }
+
+    #[test]
     fn gzip_members_and_zstd_frames_may_follow_each_other() {
         for codec in [Codec::Gzip, Codec::Zstd] {
             let twice = [compress(codec, b"one"), compress(codec, b"two")].concat();
