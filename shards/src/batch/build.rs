@@ -1,4 +1,5 @@
-//! Makes batches: for the command line's producer, for end-transaction markers, and for tests, which also need wrong ones.
+//! Makes batches: for the command line's producer, for end-transaction markers, and for tests, which need wrong ones
+//! too.
 //!
 //! Every header field can be set; what is not set is derived from the records, and the CRC is computed last. Nothing
 //! is checked: a builder that could not make a bad batch could not test a validator.

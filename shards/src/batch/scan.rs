@@ -220,7 +220,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_scan_of_anything_ends_within_it(data in prop::collection::vec(prop_oneof![Just(0u8), Just(2), any::<u8>()], 0..300)) {
+        fn a_scan_of_anything_ends_within_it(
+            data in prop::collection::vec(prop_oneof![Just(0u8), Just(2), any::<u8>()], 0..300),
+        ) {
             prop_assert!(end_of(&data).0 <= data.len());
         }
     }

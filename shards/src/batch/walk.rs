@@ -24,7 +24,6 @@ pub(crate) trait Source {
     fn run(&mut self, count: usize) -> Result<Self::Run, Malformed>;
     /// What is left of the record, not consumed.
     fn rest(&self) -> Self::Run;
-    fn left(&self) -> usize;
     fn enter(&mut self, count: usize) -> Result<(), Malformed>;
     fn leave(&mut self) -> Result<(), Malformed>;
     /// Whether all records' bytes were used.
@@ -120,11 +119,6 @@ impl<'a> Source for Slice<'a> {
     }
 
     #[inline]
-    fn left(&self) -> usize {
-        self.bytes.len()
-    }
-
-    #[inline]
     fn enter(&mut self, count: usize) -> Result<(), Malformed> {
         let (record, outer) = self.bytes.split_at_checked(count).ok_or(Malformed)?;
         (self.bytes, self.outer) = (record, outer);
@@ -182,10 +176,6 @@ impl Source for Streamed<'_> {
 
     fn rest(&self) {}
 
-    fn left(&self) -> usize {
-        self.left
-    }
-
     fn enter(&mut self, count: usize) -> Result<(), Malformed> {
         self.left = count;
         Ok(())
@@ -226,10 +216,6 @@ pub(crate) fn next_record<S: Source>(source: &mut S) -> Result<RawRecord<S::Run>
     let key = source.nullable()?;
     let value = source.nullable()?;
     let header_count = usize::try_from(source.varint()?).map_err(|_| Malformed)?;
-    // Two bytes are the least a header takes, so a count beyond that is refused before it is counted down.
-    if header_count > source.left() / 2 {
-        return Err(Malformed);
-    }
     let headers = source.rest();
     for _ in 0..header_count {
         source.nullable()?.ok_or(Malformed)?;
