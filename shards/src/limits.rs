@@ -48,6 +48,6 @@ pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
 
 const _: () = {
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
-    assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
+    assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };
