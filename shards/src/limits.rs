@@ -72,6 +72,6 @@ const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
-    assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
+    assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };

@@ -1,4 +1,5 @@
-//! Decoding a Produce request of one topic with one partition allocates nothing; neither does its header.
+//! Decoding a Produce request of one topic with one partition allocates nothing; neither does its header. Hostile
+//! counts allocate nothing either, whatever they claim (case 117).
 //!
 //! Its own test binary, because the counting allocator is global. Counts are kept per thread, so that the harness and
 //! other tests do not disturb them.
@@ -7,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use oncilla_shards::wire::{ParsedHeader, parse_header, produce};
+use oncilla_shards::wire::{ParsedHeader, fetch, parse_header, produce, schema};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -91,4 +92,34 @@ fn the_counter_counts_more_partitions_than_fit_inline() {
     let (count, request) = allocations(|| decode(frame));
     assert_eq!(request.partitions.len(), 2);
     assert!(count > 0, "two partitions do not fit inline, so the counter must have seen something");
+}
+
+#[test]
+fn case_117_counts_that_the_frame_cannot_hold_allocate_nothing() {
+    let body = |head: &[u8], count: &[u8]| {
+        let mut buffer = BytesMut::with_capacity(256);
+        buffer.put_slice(head);
+        buffer.put_slice(count);
+        buffer.put_bytes(0, 100);
+        buffer.split().freeze()
+    };
+    let (plain, compact) = ([0x7f, 0xff, 0xff, 0xff], [0xff, 0xff, 0xff, 0xff, 0x0f]);
+    // Null transactional id, acks and timeout; then the count of topics.
+    let produce_plain = body(&[0xff, 0xff, 0, 1, 0, 0, 0, 0], &plain);
+    let produce_compact = body(&[0, 0, 1, 0, 0, 0, 0], &compact);
+    // Wait, bytes, isolation level and session; then the count of topics.
+    let fetch_plain = body(&[0; 17], &plain);
+    let fetch_compact = body(&[0; 21], &compact);
+    let metadata = body(&[], &compact);
+    let (count, failed) = allocations(|| {
+        [
+            produce::decode(8, &produce_plain).is_err(),
+            produce::decode(13, &produce_compact).is_err(),
+            fetch::decode(4, &fetch_plain).is_err(),
+            fetch::decode(18, &fetch_compact).is_err(),
+            schema::preflight(3, 13, &metadata).is_err(),
+        ]
+    });
+    assert_eq!(failed, [true; 5]);
+    assert_eq!(count, 0);
 }

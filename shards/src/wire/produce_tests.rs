@@ -135,8 +135,11 @@ fn k0_22_an_answer_is_read_by_kafka_protocol_at_every_version() {
     let endpoint = NodeEndpoint { id: NodeId(1002), host: "host".into(), port: 9092, rack: Some("r".into()) };
     for version in VERSIONS {
         let partitions = answers(version);
-        let answer =
-            ProduceAnswer { partitions: &partitions, node_endpoints: &[endpoint.clone()], throttle_time_ms: 12 };
+        let answer = ProduceAnswer {
+            partitions: &partitions,
+            node_endpoints: std::slice::from_ref(&endpoint),
+            throttle_time_ms: 12,
+        };
         let response = decoded_by_them(version, &answer);
         assert_eq!(response.throttle_time_ms, 12);
         assert_eq!(response.responses.len(), 2, "neighbours of one topic share its entry");
