@@ -6,4 +6,5 @@
 
 pub mod code;
 pub mod ids;
+pub mod image;
 pub mod limits;
