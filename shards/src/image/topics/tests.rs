@@ -53,7 +53,7 @@ fn create(topics: &[NewTopic], rules: &CreateRules) -> (Vec<Change>, BTreeMap<St
         next += 1;
         TopicId(next)
     });
-    assert_eq!(changes.is_empty() || answers.iter().any(|a| a.result.is_ok()), true);
+    assert!(changes.is_empty() || answers.iter().any(|a| a.result.is_ok()));
     (changes, answers.into_iter().map(|answer| (answer.name, answer.result)).collect())
 }
 
@@ -272,7 +272,10 @@ fn delete_topic_enable_false_keeps_every_topic() {
     assert_eq!(code(&answers[0].result), ErrorCode::TopicDeletionDisabled);
 }
 
-fn grow(requests: &[(&str, i32, Option<&[&[i32]]>)], validate_only: bool, timeout_ms: i32) -> (usize, Vec<ErrorCode>) {
+/// Name, count, assignments.
+type GrowRow<'a> = (&'a str, i32, Option<&'a [&'a [i32]]>);
+
+fn grow(requests: &[GrowRow<'_>], validate_only: bool, timeout_ms: i32) -> (usize, Vec<ErrorCode>) {
     let lists = |lists: &&[&[i32]]| lists.iter().map(|list| list.iter().copied().map(NodeId).collect()).collect();
     let requests: Vec<GrowRequest> = requests
         .iter()
