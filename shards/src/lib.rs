@@ -8,3 +8,4 @@ pub mod code;
 pub mod ids;
 pub mod image;
 pub mod limits;
+pub mod wire;

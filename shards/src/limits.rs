@@ -37,6 +37,15 @@ pub const LANE_FRAMES_MAX: usize = 4096;
 /// Producer ids handed out for each durable update of the block file.
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
 
+/// Payloads of an answer from this size on are referenced, smaller ones are copied beside their neighbours: one more
+/// entry of a vectored write costs about as much as copying this many bytes.
+pub const PAYLOAD_COPIED_BYTES_MAX: usize = 4096;
+
+/// Array elements and tags that one request body may hold, Produce and Fetch partitions included; more closes the
+/// connection. An element of a few bytes becomes a struct of about a hundred, so a frame of
+/// socket.request.max.bytes could otherwise take gigabytes.
+pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
+
 const _: () = {
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
     assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
