@@ -8,5 +8,6 @@ pub mod disk;
 pub mod metrics;
 pub mod net;
 pub mod rt;
+pub mod topics_writer;
 pub mod volume;
 pub mod web;

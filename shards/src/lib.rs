@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod code;
 pub mod ids;
+pub mod image;
 pub mod limits;
 pub mod partition;
 pub mod producers;

@@ -32,6 +32,9 @@ pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 /// Partitions that one CreateTopics request may create (contract K19.4).
 pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
 
+/// Partitions in one DescribeTopicPartitions answer; the rest is for the next page (contract K75.1).
+pub const DESCRIBED_PARTITIONS_MAX: i32 = 2000;
+
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 

@@ -1,8 +1,49 @@
 //! One file per Kafka API, named by its key: the listing of this folder is the support matrix.
 //!
-//! A handler decodes its request, asks the core, and encodes the answer. No API file reads another.
+//! A handler decodes its request, asks the core, and encodes the answer. No API file reads another; what several share
+//! is in the files without a number.
+
+mod authorization;
+mod codec;
+mod features;
+mod metadata_update;
+mod nodes;
+mod resources;
+#[cfg(test)]
+pub(crate) mod testing;
+
+mod k03_metadata;
+mod k10_find_coordinator;
+mod k18_api_versions;
+mod k19_create_topics;
+mod k20_delete_topics;
+mod k29_describe_acls;
+mod k30_create_acls;
+mod k31_delete_acls;
+mod k32_describe_configs;
+mod k33_alter_configs;
+mod k35_describe_log_dirs;
+mod k37_create_partitions;
+mod k43_elect_leaders;
+mod k44_incremental_alter_configs;
+mod k45_alter_partition_reassignments;
+mod k46_list_partition_reassignments;
+mod k48_describe_client_quotas;
+mod k49_alter_client_quotas;
+mod k50_describe_user_scram_credentials;
+mod k51_alter_user_scram_credentials;
+mod k55_describe_quorum;
+mod k57_update_features;
+mod k60_describe_cluster;
+mod k74_list_config_resources;
+mod k75_describe_topic_partitions;
+
+use std::rc::Rc;
 
 use bytes::Bytes;
+use oncilla_shards::wire::Body;
+
+use crate::ctx::Ctx;
 
 /// A request whose header is read; the body is not.
 #[derive(Clone, Debug)]
@@ -17,4 +58,47 @@ pub struct Request {
     pub body: Bytes,
     /// Listener that the connection came in on: index into the settings' list.
     pub listener: usize,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The body of the answer, without its header.
+    Body(Body),
+    /// No answer, and the connection goes on.
+    Silent,
+    /// The connection is closed without an answer; the text is for the log.
+    Close(String),
+}
+
+/// Answers a request. ApiVersions of any version is answered; of the others only what is announced gets here.
+pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
+    match request.key {
+        3 => k03_metadata::handle(ctx, request).await,
+        10 => k10_find_coordinator::handle(ctx, request).await,
+        18 => k18_api_versions::handle(ctx, request).await,
+        19 => k19_create_topics::handle(ctx, request).await,
+        20 => k20_delete_topics::handle(ctx, request).await,
+        29 => k29_describe_acls::handle(ctx, request).await,
+        30 => k30_create_acls::handle(ctx, request).await,
+        31 => k31_delete_acls::handle(ctx, request).await,
+        32 => k32_describe_configs::handle(ctx, request).await,
+        33 => k33_alter_configs::handle(ctx, request).await,
+        35 => k35_describe_log_dirs::handle(ctx, request).await,
+        37 => k37_create_partitions::handle(ctx, request).await,
+        43 => k43_elect_leaders::handle(ctx, request).await,
+        44 => k44_incremental_alter_configs::handle(ctx, request).await,
+        45 => k45_alter_partition_reassignments::handle(ctx, request).await,
+        46 => k46_list_partition_reassignments::handle(ctx, request).await,
+        48 => k48_describe_client_quotas::handle(ctx, request).await,
+        49 => k49_alter_client_quotas::handle(ctx, request).await,
+        50 => k50_describe_user_scram_credentials::handle(ctx, request).await,
+        51 => k51_alter_user_scram_credentials::handle(ctx, request).await,
+        55 => k55_describe_quorum::handle(ctx, request).await,
+        57 => k57_update_features::handle(ctx, request).await,
+        60 => k60_describe_cluster::handle(ctx, request).await,
+        74 => k74_list_config_resources::handle(ctx, request).await,
+        75 => k75_describe_topic_partitions::handle(ctx, request).await,
+        key => Answer::Close(format!("API key {key} is not served (contract KC.5)")),
+    }
 }

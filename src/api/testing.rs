@@ -1,0 +1,107 @@
+//! A shard for tests of handlers: one core, one listener, a temporary data directory.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use futures_lite::future::block_on;
+use kafka_protocol::protocol::{Decodable, Encodable};
+use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId};
+use oncilla_shards::image::BrokerSettings;
+
+use super::{Answer, Request, dispatch};
+use crate::config::{Config, IoMode, Listener, ListenerMode};
+use crate::ctx::{Ctx, Node};
+use crate::rt::Mesh;
+use crate::topics_writer;
+
+/// The cluster id of every test.
+pub const CLUSTER: &str = "ASNFZ4mrze_-3LqYdlQyEA";
+
+fn config(data_dir: &std::path::Path) -> Config {
+    let listener = Listener {
+        name: "PLAINTEXT".to_owned(),
+        bind: "127.0.0.1:9092".parse().expect("an address"),
+        advertised_host: None,
+        advertised_port: None,
+    };
+    Config {
+        broker_id: BrokerId(0),
+        data_dir: data_dir.to_owned(),
+        listeners: vec![listener],
+        listener_mode: ListenerMode::PerCore,
+        shards: 1,
+        poll_spin_us: 0,
+        http_listen: None,
+        num_partitions: 2,
+        default_replication_factor: 1,
+        replication_factor_accept_max: 3,
+        auto_create_topics: true,
+        delete_topic_enable: true,
+        socket_request_max_bytes: 1 << 20,
+        shard_request_bytes_max: 1 << 20,
+        connection_request_bytes_max: 1 << 20,
+        connections_max_idle_ms: None,
+        max_connections: 100,
+        max_connections_per_ip: 100,
+        io_mode: IoMode::Buffered,
+        log_cache_bytes: 0,
+        fetch_max_bytes: 1 << 20,
+        fetch_session_slots: 10,
+        retention_check_interval_ms: 1000,
+        producer_id_expiration_ms: 1000,
+        producer_id_expiration_check_interval_ms: 1000,
+        producer_ids_max: 10,
+        shutdown_drain_ms: 0,
+    }
+}
+
+/// A shard and its data directory.
+pub fn ctx() -> (Rc<Ctx>, tempfile::TempDir) {
+    ctx_with(|_| {})
+}
+
+/// A shard with some settings changed.
+pub fn ctx_with(change: impl FnOnce(&mut Config)) -> (Rc<Ctx>, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut config = config(dir.path());
+    change(&mut config);
+    let image =
+        topics_writer::load(dir.path(), BrokerId(0), 1, BrokerSettings::default(), || CLUSTER.to_owned()).expect("new");
+    let nodes = vec![vec![Node { id: NodeId(0), host: "localhost".to_owned(), port: 9092 }]];
+    let ctx = Ctx::new(ShardId(0), Arc::new(config), Mesh, nodes, LeaderEpoch(7), Arc::new(image));
+    (Rc::new(ctx), dir)
+}
+
+/// Encodes a request, has it answered, and decodes the answer.
+pub fn ask<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
+    let mut body = BytesMut::new();
+    request.encode(&mut body, version).expect("a request of this version");
+    ask_bytes(ctx, key, version, &body.freeze())
+}
+
+/// Has raw bytes answered, and decodes the answer.
+pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &bytes::Bytes) -> R {
+    let request = Request { key, version, client_id: None, body: body.clone(), listener: 0 };
+    match block_on(dispatch(ctx, &request)) {
+        Answer::Body(body) => {
+            let mut bytes = body.to_bytes();
+            let decoded = R::decode(&mut bytes, version).expect("an answer of this version");
+            assert!(bytes.is_empty(), "{} bytes behind the answer", bytes.len());
+            decoded
+        }
+        other => panic!("no answer to key {key} version {version}: {other:?}"),
+    }
+}
+
+/// Creates a topic through the writer.
+pub fn create_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
+    let change = oncilla_shards::image::Change::CreateTopic {
+        id: super::metadata_update::new_topic_id(),
+        name: name.to_owned(),
+        partitions,
+        placement: 0,
+        overrides: Default::default(),
+    };
+    block_on(topics_writer::update(ctx, |_| (vec![change], ()))).expect("written");
+}
