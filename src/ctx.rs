@@ -45,7 +45,7 @@ pub struct Ctx {
     /// The settings.
     pub config: Arc<Config>,
     /// The way to other shards.
-    pub mesh: Mesh,
+    pub mesh: Rc<Mesh<Ctx>>,
     /// Nodes as clients of each listener see them, in node order; index = listener.
     pub nodes: Vec<Vec<Node>>,
     /// Epoch of this start, which is the leader epoch of every partition.

@@ -26,6 +26,46 @@ pub const CONNECTION_TURN_FRAMES_MAX: usize = 64;
 /// Produce requests of one connection that may be in work at once; the next one is not read until one is answered.
 pub const CONNECTION_PIPELINE_MAX: usize = 64;
 
+/// Bytes that one connection may read out of one turn before others get theirs.
+pub const CONNECTION_TURN_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of answers that wait for a client to read them; above it none of its requests is read or started.
+/// One answer may pass it, however large: the next one waits.
+pub const CONNECTION_UNWRITTEN_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that one receive may bring in while the shard has budget; these buffers are shared, not kept by a connection.
+pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that one receive may bring in while the shard's budget is used up: what a waiting connection can hold beyond it.
+pub const RECEIVE_BYTES_MIN: usize = 4 << 10;
+
+/// Receive buffers that a shard keeps for the next connection; more are freed.
+pub const RECEIVE_BUFFERS_MAX: usize = 8;
+
+/// Bytes reserved and allocated for a frame on its length alone; the rest follows when these have arrived.
+pub const FRAME_FIRST_BYTES_MAX: usize = 64 << 10;
+
+/// Longest silence inside a half-received frame while others wait for the budget that it holds; then it is cut off.
+pub const FRAME_STALL_MS: u64 = 10_000;
+
+/// Buffers in one vectored write; the kernel's own bound is 1024. The rest goes out with the next one.
+pub const WRITE_SLICES_MAX: usize = 512;
+
+/// How long a closed connection is still read, so that what the client had sent does not turn the FIN into a reset.
+pub const CLOSE_LINGER_MS: u64 = 1000;
+
+/// Bytes read and thrown away in that time; more and the connection is reset.
+pub const CLOSE_LINGER_BYTES_MAX: usize = 4 << 20;
+
+/// Connections that the kernel holds for a listener until they are accepted; it refuses more.
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// Pause after an accept that failed for want of descriptors or memory.
+pub const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Connections accepted in one turn.
+pub const ACCEPT_TURN_MAX: usize = 64;
+
 /// Partitions that one topic may have; more is refused with INVALID_PARTITIONS (contract K37.6).
 pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 
@@ -43,6 +83,13 @@ pub const FETCH_SESSIONS_MAX: usize = 1000;
 
 /// Frames in one lane between two shards; a full lane holds its sender's overflow, which is bounded by admission.
 pub const LANE_FRAMES_MAX: usize = 4096;
+
+/// Frames that wait on their shard for room in one lane; at it calls wait and posts are refused. Replies always go in:
+/// their number is bounded by the calls of the other side.
+pub const LANE_OVERFLOW_FRAMES_MAX: usize = 65_536;
+
+/// Frames of one lane that are worked off in one turn.
+pub const LANE_TURN_FRAMES_MAX: usize = 256;
 
 /// Producer ids handed out for each durable update of the block file.
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
@@ -75,6 +122,9 @@ const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
+
+
+    assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };

@@ -1,0 +1,1 @@
+//! Dependency behaviour that the broker relies on or works around.
