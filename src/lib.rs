@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod ctx;
 pub mod disk;
+pub mod logs;
 pub mod metrics;
 pub mod net;
 pub mod rt;

@@ -37,6 +37,21 @@ pub const LANE_FRAMES_MAX: usize = 4096;
 /// Producer ids handed out for each durable update of the block file.
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
 
+/// Log lines that wait to be written; more are dropped and counted, because no shard may wait for stderr.
+pub const LOG_LINES_MAX: usize = 8192;
+
+/// Connections to metrics and health; more are closed at once.
+pub const HTTP_CONNECTIONS_MAX: usize = 64;
+
+/// API keys with metrics of their own: above every key that Kafka has.
+pub const API_KEYS_MAX: usize = 96;
+
+/// Error codes with a counter, from -1 up: above every code of the table.
+pub const ERROR_CODES_MAX: usize = 136;
+
+/// Age of a shard's last heartbeat from which the broker is not ready.
+pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
+
 const _: () = {
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
     assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
