@@ -10,6 +10,13 @@ pub const PRODUCER_BATCHES_MAX: usize = 5;
 /// 128 MiB: above what a 100 MiB frame holds uncompressed, far below what a bomb asks for.
 pub const BATCH_UNPACKED_BYTES_MAX: usize = 128 << 20;
 
+/// Bad records of one batch that a refusal names; a small compressed batch can hold millions.
+pub const RECORD_ERRORS_MAX: usize = 65_536;
+
+/// Producers that one partition remembers; beyond it the one unused for longest is forgotten, as if it had expired.
+/// A producer with an open transaction is never forgotten. One takes about 200 bytes.
+pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
