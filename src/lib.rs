@@ -8,6 +8,7 @@ pub mod disk;
 pub mod logs;
 pub mod metrics;
 pub mod net;
+pub mod preflight;
 pub mod rt;
 pub mod volume;
 pub mod web;
