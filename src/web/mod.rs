@@ -46,9 +46,13 @@ pub fn bind(address: SocketAddr) -> io::Result<(std::net::TcpListener, SocketAdd
     Ok((listener, bound))
 }
 
-/// Serves until the future is dropped. Runs in the control thread's tokio runtime, which needs its time driver.
-pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) -> io::Result<Infallible> {
-    let listener = TcpListener::from_std(listener)?;
+/// Serves until the future is dropped, or the listener is unusable, which is the error that it ends with.
+/// Runs in the control thread's tokio runtime, which needs its time driver.
+pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) -> io::Error {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return error,
+    };
     let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
     loop {
         let stream = match listener.accept().await {
@@ -83,9 +87,8 @@ pub async fn serve(listener: std::net::TcpListener, state: Arc<State>) -> io::Re
 pub fn spawn(listener: std::net::TcpListener, state: Arc<State>) -> io::Result<std::thread::JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     std::thread::Builder::new().name("oncilla-http".into()).spawn(move || {
-        if let Err(error) = runtime.block_on(serve(listener, state)) {
-            tracing::error!(%error, "http: the listener failed, metrics and health are gone");
-        }
+        let error = runtime.block_on(serve(listener, state));
+        tracing::error!(%error, "http: the listener failed, metrics and health are gone");
     })
 }
 
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn ready_means_that_every_shard_serves_and_beats() {
         let (address, state) = start();
-        let mut ready = || get(address, "GET /readyz HTTP/1.1");
+        let ready = || get(address, "GET /readyz HTTP/1.1");
         assert!(ready().starts_with("HTTP/1.1 503 "));
         for shard in &state.shards {
             shard.serving.set(1);
