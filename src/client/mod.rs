@@ -171,7 +171,7 @@ impl Client {
         for address in self.bootstrap.clone() {
             match self.call_at(&address, &request, i16::MAX) {
                 Ok(answer) => {
-                    self.cluster = view(answer)?;
+                    self.cluster = view(answer, topics.is_some())?;
                     return Ok(&self.cluster);
                 }
                 Err(error) => failed = failed.or(Some(error)),
@@ -233,13 +233,16 @@ impl Client {
     }
 }
 
-fn view(answer: kafka_protocol::messages::MetadataResponse) -> Result<Cluster, ClientError> {
+/// A topic with an error is an error when it was asked for by name; in a list of all it is only listed.
+fn view(answer: kafka_protocol::messages::MetadataResponse, by_name: bool) -> Result<Cluster, ClientError> {
     accepted(answer.error_code, None, || "Metadata".into())?;
     let nodes = answer.brokers.iter().map(|node| (node.node_id.0, address(&node.host, node.port))).collect();
     let mut topics = Vec::new();
     for topic in answer.topics {
         let name = topic.name.map(|name| name.0.to_string()).unwrap_or_default();
-        accepted(topic.error_code, None, || format!("topic {name}"))?;
+        if by_name {
+            accepted(topic.error_code, None, || format!("topic {name}"))?;
+        }
         let ids = |nodes: &[BrokerId]| nodes.iter().map(|node| node.0).collect();
         let mut partitions: Vec<_> = topic
             .partitions
