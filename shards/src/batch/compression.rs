@@ -266,7 +266,6 @@ mod tests {
         let data = text();
         for (info, accepted) in [
             (FrameInfo::new().block_mode(BlockMode::Linked), false),
-            (FrameInfo::new().legacy_frame(true), false),
             (FrameInfo::new().block_mode(BlockMode::Independent).block_checksums(true), true),
             (FrameInfo::new().block_mode(BlockMode::Independent).content_checksum(true), true),
             (FrameInfo::new().block_mode(BlockMode::Independent).content_size(Some(data.len() as u64)), true),
@@ -276,6 +275,9 @@ mod tests {
             let packed = encoder.finish().expect("memory");
             assert_eq!(unpack(Codec::Lz4, &packed).is_ok(), accepted, "{info:?}");
         }
+        let mut legacy = compress(Codec::Lz4, &data);
+        legacy[..4].copy_from_slice(&0x184c_2102_u32.to_le_bytes());
+        assert_eq!(unpack(Codec::Lz4, &legacy), Err(Undecodable));
     }
 
     #[test]

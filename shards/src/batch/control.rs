@@ -63,3 +63,40 @@ impl ControlRecord {
         Self::parse(record.key?, record.value?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::build::control_batch;
+    use crate::batch::{BatchBuilder, BatchHeader, TimestampType, crc_matches};
+    use crate::ids::{ProducerEpoch, ProducerId, Sequence, TimestampMs};
+
+    #[test]
+    fn a6_a_marker_is_78_bytes_and_reads_back() {
+        for kind in [ControlKind::Abort, ControlKind::Commit] {
+            let record = ControlRecord { kind, coordinator_epoch: 17 };
+            for (timestamp_type, attributes) in
+                [(TimestampType::CreateTime, 0x30), (TimestampType::LogAppendTime, 0x38)]
+            {
+                let batch = control_batch(ProducerId(5), ProducerEpoch(2), record, TimestampMs(1234), timestamp_type);
+                assert_eq!(batch.len(), 78);
+                assert!(crc_matches(&batch));
+                let header = BatchHeader::parse(&batch).expect("a header");
+                assert_eq!((header.attributes.0, header.base_sequence), (attributes, Sequence(-1)));
+                assert_eq!((header.max_timestamp, header.record_count), (TimestampMs(1234), 1));
+                assert_eq!(ControlRecord::of_batch(&batch), Some(record));
+            }
+        }
+    }
+
+    #[test]
+    fn a6_a_higher_version_is_read_and_everything_else_is_no_marker() {
+        let record = ControlRecord { kind: ControlKind::Commit, coordinator_epoch: 3 };
+        assert_eq!(ControlRecord::parse(&[0, 0, 0, 1], &[0, 9, 0, 0, 0, 3, 1, 2]), Some(record));
+        assert_eq!(ControlRecord::parse(&[0, 0, 0, 2], &[0, 0, 0, 0, 0, 3]), None);
+        assert_eq!(ControlRecord::parse(&[0, 0, 0], &record.value()), None);
+        assert_eq!(ControlRecord::parse(&record.key(), &[0, 0, 0, 0, 0]), None);
+        let data = BatchBuilder::new().record(Some(&record.key()), Some(&record.value())).build();
+        assert_eq!(ControlRecord::of_batch(&data), None, "data that looks like a marker");
+    }
+}
