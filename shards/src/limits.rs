@@ -59,7 +59,28 @@ pub const ERROR_CODES_MAX: usize = 136;
 /// Age of a shard's last heartbeat from which the broker is not ready.
 pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
 
+/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
+/// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
+pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
+
+/// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
+pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
+
+/// Largest window that a segment writer zeroes ahead of its tail.
+pub const ZERO_AHEAD_BYTES_MAX: u64 = 4 << 20;
+
+/// Largest single write of zeros: an append that must wait for one waits about a millisecond.
+pub const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
+
+/// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
+pub const SEGMENT_READERS_MAX: usize = 128;
+
+/// Producer snapshots kept of one partition: the newest, and one more in case it is damaged.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
 const _: () = {
+    assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
+    assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
     assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");

@@ -68,7 +68,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         for record in consumer.poll()? {
             // What came in after the command began is behind its end.
-            let behind = ends.as_ref().and_then(|ends| ends.get(&record.partition)).is_some_and(|end| record.offset >= *end);
+            let behind =
+                ends.as_ref().and_then(|ends| ends.get(&record.partition)).is_some_and(|end| record.offset >= *end);
             if behind || left == 0 {
                 continue;
             }

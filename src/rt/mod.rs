@@ -1,5 +1,7 @@
 //! Placeholder of the first commit; filled by the commits that follow.
 
+pub mod file;
+
 use std::future::Future;
 use std::rc::Rc;
 

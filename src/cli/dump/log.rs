@@ -38,7 +38,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn heading() -> String {
-    line(["position", "bytes", "base", "last", "records", "codec", "producer", "epoch", "seq", "leader", "crc", "max time, kind"])
+    line([
+        "position",
+        "bytes",
+        "base",
+        "last",
+        "records",
+        "codec",
+        "producer",
+        "epoch",
+        "seq",
+        "leader",
+        "crc",
+        "max time, kind",
+    ])
 }
 
 fn line(columns: [&str; 12]) -> String {
@@ -63,7 +76,8 @@ fn one(format: Format, file: &str, position: u64, header: &BatchHeader, crc_ok: 
         });
         return batch.to_string();
     }
-    let kind = format!("{}{}", if transactional { " transactional" } else { "" }, if control { " control" } else { "" });
+    let kind =
+        format!("{}{}", if transactional { " transactional" } else { "" }, if control { " control" } else { "" });
     line([
         &position.to_string(),
         &header.total_bytes().to_string(),
@@ -121,7 +135,10 @@ mod tests {
         let text = one(Format::Table, "f", 61, &header, true);
         let columns: Vec<_> = text.split_whitespace().collect();
         let bytes = batch.len().to_string();
-        assert_eq!(columns, ["61", &bytes, "5", "6", "2", "lz4", "4000", "2", "9", "-1", "ok", "2023-11-14T22:13:20.124Z"]);
+        assert_eq!(
+            columns,
+            ["61", &bytes, "5", "6", "2", "lz4", "4000", "2", "9", "-1", "ok", "2023-11-14T22:13:20.124Z"]
+        );
         let text = one(Format::Json, "f", 61, &header, false);
         let object: serde_json::Value = serde_json::from_str(&text).expect("an object");
         assert_eq!((&object["base_sequence"], &object["crc_ok"]), (&json!(9), &json!(false)));
