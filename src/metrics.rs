@@ -103,16 +103,16 @@ impl<const FIRST: u32, const BOUNDS: usize> Histogram<FIRST, BOUNDS> {
     }
 }
 
-/// The process's own clock for heartbeats: it does not jump when somebody sets the time.
-fn uptime_ms() -> u64 {
+/// Milliseconds since the process first asked. This clock does not jump when somebody sets the time.
+#[must_use]
+pub fn process_uptime_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since the first call of this in the process.
-#[must_use]
-pub fn process_uptime_ms() -> u64 {
-    uptime_ms()
+/// Begins the count of [`process_uptime_ms`].
+pub fn start_clock() {
+    let _zero = process_uptime_ms();
 }
 
 /// All numbers of one shard. The shard writes, the control thread reads.
@@ -259,13 +259,13 @@ impl ShardMetrics {
 
     /// Says that the shard is alive; its heartbeat calls this.
     pub fn beat(&self) {
-        self.heartbeat_ms.set(uptime_ms());
+        self.heartbeat_ms.set(process_uptime_ms());
     }
 
     /// Time since the last heartbeat.
     #[must_use]
     pub fn heartbeat_age_ms(&self) -> u64 {
-        uptime_ms().saturating_sub(self.heartbeat_ms.get())
+        process_uptime_ms().saturating_sub(self.heartbeat_ms.get())
     }
 }
 

@@ -9,8 +9,7 @@ use crate::{logs, metrics};
 
 /// Starts logging, refuses what preflight stops, and hands over to `serve`.
 pub fn run(args: &SettingsArgs, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> anyhow::Result<ExitCode> {
-    // The clock of uptime and heartbeats begins with its first reading.
-    metrics::process_uptime_ms();
+    metrics::start_clock();
     let config = args.load()?;
     let rust_log = std::env::var("RUST_LOG").ok();
     logs::start(&config.log_level, rust_log.as_deref(), config.log_format).map_err(anyhow::Error::msg)?;
