@@ -2,11 +2,14 @@
 
 pub mod api;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod ctx;
 pub mod disk;
+pub mod logs;
 pub mod metrics;
 pub mod net;
+pub mod preflight;
 pub mod rt;
 pub mod topics_writer;
 pub mod volume;

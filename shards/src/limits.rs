@@ -103,6 +103,25 @@ pub const PAYLOAD_COPIED_BYTES_MAX: usize = 4096;
 /// socket.request.max.bytes could otherwise take gigabytes.
 pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
 
+/// Log lines that wait to be written; more are dropped and counted, because no shard may wait for stderr.
+pub const LOG_LINES_MAX: usize = 8192;
+
+/// Connections to metrics and health; more are closed at once.
+pub const HTTP_CONNECTIONS_MAX: usize = 64;
+
+/// API keys with metrics of their own: above every key that Kafka has.
+pub const API_KEYS_MAX: usize = 96;
+
+/// Error codes with a counter, from -1 up: above every code of the table.
+pub const ERROR_CODES_MAX: usize = 136;
+
+/// Age of a shard's last heartbeat from which the broker is not ready.
+pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
+
+/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
+/// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
+pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
+
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
 pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
 
