@@ -2,7 +2,8 @@
 //!
 //! One writer decides ([`topics`]), makes the next image out of the changes ([`Image::apply`]), makes it durable
 //! ([`persist`]) and hands it to every shard. Readers share it as an `Arc`; nothing in it changes afterwards. Its size
-//! is bounded by the number of topics. A change that contradicts the image is a fault of the writer and stops the process.
+//! is bounded by the number of topics. A change that contradicts the image is a fault of the writer and stops the
+//! process.
 
 pub mod broker_settings;
 pub mod names;
