@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn case_write_failure_leaves_the_old_image_in_force() {
+    fn a_failed_write_leaves_the_old_image_in_force() {
         let (ctx, dir) = testing::ctx();
         let folder = dir.path().join("__cluster");
         fs::remove_dir_all(&folder).expect("removable");

@@ -15,14 +15,24 @@ use super::{Answer, Request};
 pub async fn serve<Q: Decodable, R: Encodable>(request: &Request, respond: impl AsyncFnOnce(Q) -> R) -> Answer {
     match decode(request) {
         Ok(decoded) => encode(&respond(decoded).await, request),
-        Err(close) => close,
+        Err(unreadable) => unreadable.into(),
+    }
+}
+
+/// Why a body does not parse.
+#[derive(Debug)]
+pub struct Unreadable(pub String);
+
+impl From<Unreadable> for Answer {
+    fn from(Unreadable(why): Unreadable) -> Self {
+        Self::Close(why)
     }
 }
 
 /// Decodes the body of a request; one that does not parse closes the connection (contract KC.6).
-pub fn decode<Q: Decodable>(request: &Request) -> Result<Q, Answer> {
+pub fn decode<Q: Decodable>(request: &Request) -> Result<Q, Unreadable> {
     let close = |why: String| {
-        Answer::Close(format!("a request of key {} version {} does not parse: {why}", request.key, request.version))
+        Unreadable(format!("a request of key {} version {} does not parse: {why}", request.key, request.version))
     };
     let mut body =
         schema::checked(request.key, request.version, &request.body).map_err(|error| close(error.to_string()))?;

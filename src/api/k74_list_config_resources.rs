@@ -57,7 +57,8 @@ mod tests {
     fn k74_1_what_has_settings_is_listed_by_type() {
         let (ctx, _dir) = ctx();
         create_topic(&ctx, "t", 1);
-        let rows: [(&[i8], i16, &[(i8, &str)]); 5] = [
+        type Row<'a> = (&'a [i8], i16, &'a [(i8, &'a str)]);
+        let rows: [Row<'_>; 5] = [
             (&[], 0, &[(2, "t"), (4, "0"), (8, "0")]),
             (&[2, 2], 0, &[(2, "t")]),
             (&[16, 32], 0, &[]),

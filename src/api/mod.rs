@@ -102,3 +102,41 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         key => Answer::Close(format!("API key {key} is not served (contract KC.5)")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_lite::future::block_on;
+    use oncilla_shards::wire::apis::ANNOUNCED;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn kc_5_a_key_that_is_not_announced_closes() {
+        let (ctx, _dir) = testing::ctx();
+        for key in [4, 38, 64, 71, 93, -1] {
+            let request = Request { key, version: 0, client_id: None, body: Bytes::new(), listener: 0 };
+            assert!(matches!(block_on(dispatch(&ctx, &request)), Answer::Close(_)));
+        }
+    }
+
+    proptest! {
+        // Each case makes a data directory of its own.
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn kc_6_any_bytes_are_answered_or_close_the_connection(
+            requests in vec((proptest::sample::select(ANNOUNCED), any::<u8>(), vec(0u8..5, 0..40)), 1..20)
+        ) {
+            let (ctx, _dir) = testing::ctx();
+            for (api, step, body) in requests {
+                let version = api.min + i16::from(step) % (api.max - api.min + 1);
+                let request = Request { key: api.key, version, client_id: None, body: body.into(), listener: 0 };
+                let answer = block_on(dispatch(&ctx, &request));
+                let unencodable = matches!(&answer, Answer::Close(why) if why.starts_with("the answer"));
+                prop_assert!(!unencodable, "{answer:?}");
+            }
+        }
+    }
+}

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use futures_lite::future::block_on;
 use kafka_protocol::protocol::{Decodable, Encodable};
-use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId};
-use oncilla_shards::image::BrokerSettings;
+use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId, TopicId};
+use oncilla_shards::image::{BrokerSettings, Change, Image};
 
 use super::{Answer, Request, dispatch};
 use crate::config::{Config, IoMode, Listener, ListenerMode};
@@ -73,6 +73,26 @@ pub fn ctx_with(change: impl FnOnce(&mut Config)) -> (Rc<Ctx>, tempfile::TempDir
     (Rc::new(ctx), dir)
 }
 
+/// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests
+/// that stay on this shard can be asked.
+pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {
+    let mut config = config(std::path::Path::new("unused"));
+    config.shards = shards;
+    config.listener_mode = mode;
+    let change = Change::CreateTopic {
+        id: TopicId(1),
+        name: "t".to_owned(),
+        partitions: 4,
+        placement: 1,
+        overrides: Default::default(),
+    };
+    let image = Image::new(CLUSTER, BrokerId(0), shards, BrokerSettings::default()).apply(&[change]);
+    let count = if mode == ListenerMode::PerCore { shards } else { 1 };
+    let node = |k: u16| Node { id: NodeId(k.into()), host: "localhost".to_owned(), port: 9092 + k };
+    let nodes = vec![(0..count).map(node).collect()];
+    Rc::new(Ctx::new(ShardId(0), Arc::new(config), Mesh, nodes, LeaderEpoch(7), Arc::new(image)))
+}
+
 /// Encodes a request, has it answered, and decodes the answer.
 pub fn ask<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
     let mut body = BytesMut::new();
@@ -96,7 +116,7 @@ pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &byt
 
 /// Creates a topic through the writer.
 pub fn create_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
-    let change = oncilla_shards::image::Change::CreateTopic {
+    let change = Change::CreateTopic {
         id: super::metadata_update::new_topic_id(),
         name: name.to_owned(),
         partitions,

@@ -1,8 +1,8 @@
 //! Broker-level settings: what DescribeConfigs lists for a node, and which of it may change at run time.
 //!
-//! Values come from four places, strongest first: set for one node, set for the whole cluster (both at run time and kept
-//! in the image), set in the file or on the command line (handed in by the edge at start), and the default. Settings
-//! that give topic settings their defaults are taken from the topic table, so one check holds for both.
+//! Values come from four places, strongest first: set for one node, set for the whole cluster (both at run time and
+//! kept in the image), set in the file or on the command line (handed in by the edge at start), and the default.
+//! Settings that give topic settings their defaults are taken from the topic table, so one check holds for both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

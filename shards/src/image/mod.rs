@@ -1,8 +1,9 @@
 //! The topics, their settings and their placement: an immutable image that every shard holds a version of.
 //!
 //! One writer decides ([`topics`]), makes the next image out of the changes ([`Image::apply`]), makes it durable
-//! ([`persist`]) and hands it to every shard. Readers share it as an `Arc`; nothing in it changes afterwards. Its size is
-//! bounded by the number of topics. A change that contradicts the image is a fault of the writer and stops the process.
+//! ([`persist`]) and hands it to every shard. Readers share it as an `Arc`; nothing in it changes afterwards. Its size
+//! is bounded by the number of topics. A change that contradicts the image is a fault of the writer and stops the
+//! process.
 
 pub mod broker_settings;
 pub mod names;

@@ -112,9 +112,8 @@ fn content_that_contradicts_itself_is_refused_with_a_reason() {
         format!(r#"{{"name":"{name}","id":"{id}","partitions":{partitions},"placement":0,"overrides":{overrides}}}"#)
     };
     let image = |format: u32, topics: &str, cluster: &str| {
-        sealed(&format!(
-            r#"{{"format":{format},"version":1,"cluster_id":"{CLUSTER}","broker_id":0,"topics":[{topics}],"cluster_overrides":{cluster},"node_overrides":[]}}"#
-        ))
+        let head = format!(r#"{{"format":{format},"version":1,"cluster_id":"{CLUSTER}","broker_id":0"#);
+        sealed(&format!(r#"{head},"topics":[{topics}],"cluster_overrides":{cluster},"node_overrides":[]}}"#))
     };
     let (one, two) = ("AAAAAAAAAAAAAAAAAAAAEA", "AAAAAAAAAAAAAAAAAAAAIA");
     let decode = |bytes: &[u8]| Image::decode(bytes, 1, BrokerSettings::default());

@@ -1,4 +1,4 @@
-//! The table of topic settings (contract KT): name, type, default, range, broker synonym, and what Oncilla does with it.
+//! The table of topic settings (contract KT): name, type, default, range, broker synonym, what Oncilla does with it.
 //!
 //! A name that is not here is refused (KT.34), so nothing is ever accepted and forgotten.
 

@@ -7,10 +7,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::image::TOPIC_SETTINGS;
 
+fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    proptest::sample::select(texts).prop_map(str::to_owned)
+}
+
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
-        8 => proptest::sample::select(vec!["a", "b.c", "b_c", "n1", "n.1", "n_1", "__consumer_offsets"]).prop_map(str::to_owned),
-        2 => proptest::sample::select(vec!["", ".", "a b", "__cluster_metadata"]).prop_map(str::to_owned),
+        8 => one_of(&["a", "b.c", "b_c", "n1", "n.1", "n_1", "__consumer_offsets"]),
+        2 => one_of(&["", ".", "a b", "__cluster_metadata"]),
         1 => ".{0,300}",
     ]
 }
@@ -20,8 +24,7 @@ fn setting() -> impl Strategy<Value = (String, Option<String>)> {
     let value = prop_oneof![
         any::<i64>().prop_map(|number| number.to_string()),
         (0i64..100).prop_map(|number| number.to_string()),
-        proptest::sample::select(vec!["true", "delete", "compact", "", " 5 ", "0:1", "CreateTime"])
-            .prop_map(str::to_owned),
+        one_of(&["true", "delete", "compact", "", " 5 ", "0:1", "CreateTime"]),
         ".{0,10}",
     ];
     (prop_oneof![9 => known, 1 => ".{0,10}"], option::weighted(0.9, value))
