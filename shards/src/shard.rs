@@ -149,6 +149,14 @@ impl Shard {
         }
     }
 
+    /// Partitions of relaxed topics whose written records have to be made durable now.
+    pub fn take_flushes(&mut self, now: TimestampMs) -> Vec<PartitionKey> {
+        let due = self.partitions.iter_mut().filter_map(|(key, partition)| partition.take_flush(now).then_some(*key));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        due
+    }
+
     fn evict(&mut self) {
         while self.tail_bytes > self.tail_bytes_max {
             let Some(key) = self.tail_order.pop_front() else { break };

@@ -124,6 +124,12 @@ impl SegmentWriter {
         self.segment
     }
 
+    /// Whether each append is durable when it returns.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.file.is_durable()
+    }
+
     /// Where the log file is.
     #[must_use]
     pub fn path(&self) -> &Path {
