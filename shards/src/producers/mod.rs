@@ -108,7 +108,11 @@ impl Producers {
         // A producer nobody remembers may begin anywhere: it may have been forgotten (A5.6).
         let Some(entry) = self.table.get(header.producer_id) else { return Check::Append };
         let epoch = header.producer_epoch.0;
+        let follows = entry.last_sequence().is_followed_by(header.base_sequence);
+        // What follows the last batch is not among the last five, which would have to span all 2^31 sequences; so the
+        // usual case does not look through them.
         if epoch == entry.epoch
+            && !follows
             && let Some(cached) = entry.duplicate_of(header)
         {
             return Check::Duplicate {
@@ -120,11 +124,7 @@ impl Producers {
         if epoch < entry.epoch {
             return Check::Refuse(ErrorCode::InvalidProducerEpoch);
         }
-        let in_sequence = if epoch > entry.epoch {
-            header.base_sequence == Sequence(0)
-        } else {
-            entry.last_sequence().is_followed_by(header.base_sequence)
-        };
+        let in_sequence = if epoch > entry.epoch { header.base_sequence == Sequence(0) } else { follows };
         if !in_sequence {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
