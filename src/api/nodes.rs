@@ -1,7 +1,9 @@
 //! Shards as the Kafka nodes that clients of a listener see.
 
 use oncilla_shards::ids::{NodeId, ShardId};
+use kafka_protocol::protocol::StrBytes;
 use oncilla_shards::image::{Image, Topic};
+use oncilla_shards::wire::NodeEndpoint;
 
 use super::Request;
 use crate::config::ListenerMode;
@@ -19,6 +21,12 @@ pub fn of_shard<'a>(ctx: &'a Ctx, request: &Request, shard: ShardId) -> &'a Node
         ListenerMode::PerCore => &nodes[usize::from(shard.0)],
         ListenerMode::Shared => &nodes[0],
     }
+}
+
+/// A node as Produce and Fetch name it beside a leader.
+pub fn endpoint(node: &Node) -> NodeEndpoint {
+    let host = StrBytes::from_string(node.host.clone());
+    NodeEndpoint { id: node.id, host, port: i32::from(node.port), rack: None }
 }
 
 /// The node that leads a partition.

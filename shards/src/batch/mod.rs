@@ -24,4 +24,4 @@ pub use control::{ControlKind, ControlRecord};
 pub use frame::{NO_BATCH, Peek, peek};
 pub use header::{Attributes, BatchHeader, HeaderError, TimestampType};
 pub use patch::{Patch, StoredFields, crc_matches, crc_of, write_patched};
-pub use validate::{Accepted, AppendRules, RecordError, Refused, validate};
+pub use validate::{Accepted, AppendRules, RecordError, Refused, check_framing, validate};

@@ -126,6 +126,12 @@ pub fn validate(records: &[u8], api_version: i16, rules: &AppendRules, now: Time
     Ok(Accepted { header, stored: stored_fields(batch, &header, rules, now, largest), bytes: batch.len() })
 }
 
+/// Whether the bytes are exactly one whole batch of the present format (K0.6): what is checked before anything else of
+/// a partition.
+pub fn check_framing(records: &[u8], api_version: i16) -> Result<(), Refused> {
+    one_batch(records, api_version).map(drop)
+}
+
 /// Exactly one batch of the present format (K0.6). A second one that is cut off is dropped silently (A2.4).
 fn one_batch(records: &[u8], api_version: i16) -> Result<&[u8], Refused> {
     let (bytes, magic) = match frame(records) {

@@ -20,7 +20,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 pub use broker_settings::{BrokerSettings, Described, FixedSetting, Source};
-pub use topic_config::{CleanupPolicy, CompressionType, Origin, TimestampType, TopicConfig, effective};
+pub use topic_config::{CleanupPolicy, CompressionType, Origin, TopicConfig, effective};
 pub use topic_settings::{SettingError, TOPIC_SETTINGS, TopicSetting};
 
 use crate::ids::{BrokerId, NodeId, ShardId, TopicId};

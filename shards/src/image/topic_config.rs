@@ -7,16 +7,8 @@ use std::collections::BTreeMap;
 use super::broker_settings::{BrokerSettings, Source};
 use super::topic_settings::{SettingError, TOPIC_SETTINGS, TopicSetting};
 use super::value::elements;
+use crate::batch::TimestampType;
 use crate::ids::NodeId;
-
-/// Whose clock stamps records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimestampType {
-    /// The producer's.
-    CreateTime,
-    /// The broker's, at the append.
-    LogAppendTime,
-}
 
 /// What happens to old segments; with neither flag they are kept for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
