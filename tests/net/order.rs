@@ -10,7 +10,7 @@ use crate::toy::{CLOSE, DROPPED, FETCH, LARGE, PRODUCE, SILENT, Server, frame, s
 fn kc_8_answers_leave_in_request_order_also_behind_slow_ones() {
     let server = Server::start(settings());
     let mut client = server.connect();
-    let requests = [(FETCH, 100), (FETCH, 0), (PRODUCE, 80), (PRODUCE, 0), (PRODUCE, 40), (FETCH, 0), (PRODUCE, 0)];
+    let requests = [(FETCH, 100), (FETCH, 0), (PRODUCE, 80), (PRODUCE, 20), (PRODUCE, 40), (FETCH, 0), (PRODUCE, 0)];
     let mut packet = Vec::new();
     for (k, (key, delay)) in (0..).zip(requests) {
         packet.extend(frame(key, -k, delay, &[k as u8; 3]));

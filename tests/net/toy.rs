@@ -16,7 +16,7 @@ use oncilla::config::{Listener, ListenerMode};
 use oncilla::net::{
     Answer, AnswerSlot, Body, ConnectionQuota, NetCounters, NetSettings, NetShard, Peer, Request, Service, bind_all,
 };
-use oncilla::rt::{Shutdown, ShardOptions, ShardThread, sleep, spawn, start_shard};
+use oncilla::rt::{Order, ShardOptions, ShardThread, sleep, spawn, start_shard};
 use oncilla_shards::ids::ShardId;
 
 /// Overlaps with its neighbours.
@@ -45,8 +45,10 @@ pub struct Seen {
     pub beside_others: AtomicU64,
 }
 
-struct Toy {
-    seen: Arc<Seen>,
+/// The service.
+#[derive(Default)]
+pub struct Toy {
+    pub seen: Arc<Seen>,
     in_work: Cell<u64>,
 }
 
@@ -136,7 +138,7 @@ pub struct Server {
     pub counters: Arc<NetCounters>,
     pub quota: Arc<ConnectionQuota>,
     pub seen: Arc<Seen>,
-    shutdown: Shutdown,
+    shutdown: Order,
     thread: Option<ShardThread<()>>,
     drain_ms: u64,
 }
@@ -157,7 +159,7 @@ impl Server {
         let listeners = bound.pop().expect("one core");
         let address = listeners[0].local_addr().expect("bound");
         let (counters, seen) = (Arc::new(NetCounters::default()), Arc::new(Seen::default()));
-        let shutdown = Shutdown::new();
+        let shutdown = Order::new();
         let (ready, started) = mpsc::channel();
         let thread = start_shard(ShardId(0), ShardOptions::default(), {
             let (quota, counters, seen, shutdown) = (quota.clone(), counters.clone(), seen.clone(), shutdown.clone());
@@ -165,7 +167,7 @@ impl Server {
                 let toy = Rc::new(Toy { seen, in_work: Cell::new(0) });
                 let net = NetShard::start(toy, settings, quota, counters, listeners).expect("listening");
                 ready.send(()).expect("the test waits");
-                shutdown.watch().ordered().await;
+                shutdown.watch().given().await;
                 net.drain(Duration::from_millis(drain_ms)).await;
             }
         });
@@ -181,7 +183,7 @@ impl Server {
 
     /// Orders the drain without waiting for it.
     pub fn order_shutdown(&self) {
-        self.shutdown.order();
+        self.shutdown.give();
     }
 
     /// Waits until `condition` holds.
@@ -198,7 +200,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shutdown.order();
+        self.shutdown.give();
         let joined = self.thread.take().expect("joined once").join();
         assert_eq!(joined, Ok(()), "after a drain of {} ms", self.drain_ms);
     }
