@@ -26,6 +26,9 @@ use crate::rt::{
 /// How often a shard looks whether the others are as far as it is.
 const BARRIER_POLL_MS: u64 = 2;
 
+/// The shared state of a shard and what serves its requests.
+pub type Built<A> = (Rc<<A as Assembly>::Ctx>, Rc<<A as Assembly>::Service>);
+
 /// What makes a broker out of shards, lanes and connections.
 pub trait Assembly: Send + Sync + 'static {
     /// What the tasks of one shard share.
@@ -34,7 +37,9 @@ pub trait Assembly: Send + Sync + 'static {
     type Service: Service;
 
     /// Builds one shard, on its thread. Other shards may be called only after it has returned.
-    fn build(&self, seat: Seat<Self::Ctx>) -> impl Future<Output = anyhow::Result<(Rc<Self::Ctx>, Rc<Self::Service>)>>;
+    fn build(&self, seat: Seat<Self::Ctx>) -> impl Future<Output = anyhow::Result<Built<Self>>>
+    where
+        Self: Sized;
 
     /// Ends one shard, on its thread: all shards have drained, and still answer calls.
     fn finish(&self, ctx: Rc<Self::Ctx>) -> impl Future<Output = ()>;

@@ -96,7 +96,7 @@ fn answers_and_requests_of_many_megabytes_arrive_whole() {
     let mut client = server.connect();
     client.send(&frame(LARGE, 1, 30 << 20, b""));
     assert_eq!(client.receive(), (1, vec![7; 30 << 20]));
-    let rest: Vec<u8> = (0..20u32 << 20).map(|k| (k * 7 >> 3) as u8).collect();
+    let rest: Vec<u8> = (0..20u32 << 20).map(|k| ((k * 7) >> 3) as u8).collect();
     client.send(&frame(FETCH, 2, 0, &rest));
     assert!(client.receive() == (2, rest), "the echo of 20 MiB differs");
 }

@@ -272,9 +272,9 @@ fn a_cancelled_task_leaks_and_one_that_ends_does_not() {
     let (cancelled, ended) = on_shard(ShardOptions::default(), || async {
         let grown = |before: usize| rss_bytes().saturating_sub(before) / TASKS;
         let before = rss_bytes();
-        for _ in 0..TASKS {
-            spawn(async { AlwaysOnce(false).await });
-            yield_by_timer_each_hundred().await;
+        for _ in 0..TASKS / 100 {
+            (0..100).for_each(|_| spawn(AlwaysOnce(false)));
+            yield_by_timer().await;
         }
         let ended = grown(before);
         let before = rss_bytes();
@@ -288,12 +288,4 @@ fn a_cancelled_task_leaks_and_one_that_ends_does_not() {
     // Why tasks are detached and end by themselves.
     assert!(cancelled > 50, "only {cancelled} bytes a cancelled task: the leak may be gone");
     assert!(ended < 50, "{ended} bytes for a task that ended");
-}
-
-async fn yield_by_timer_each_hundred() {
-    thread_local!(static COUNT: Cell<u32> = const { Cell::new(0) });
-    COUNT.set(COUNT.get() + 1);
-    if COUNT.get() % 100 == 0 {
-        yield_by_timer().await;
-    }
 }
