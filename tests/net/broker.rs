@@ -10,7 +10,7 @@ use oncilla::config::{Config, IoMode, Listener, ListenerMode};
 use oncilla::rt::Mesh;
 use oncilla_shards::ids::{BrokerId, ShardId};
 
-use crate::toy::{Client, FETCH, Toy, frame};
+use crate::toy::{Client, FETCH, Toy, Turn, frame};
 
 fn config(listener_mode: ListenerMode) -> Config {
     Config {
@@ -83,6 +83,7 @@ impl Assembly for Build {
 
 #[test]
 fn a_broker_serves_on_every_core_and_drains_on_sigterm() {
+    let _turn = Turn::shared();
     for mode in [ListenerMode::PerCore, ListenerMode::Shared] {
         let (started, starts) = mpsc::channel();
         let (finished, finishes) = mpsc::channel();
@@ -112,6 +113,7 @@ fn a_broker_serves_on_every_core_and_drains_on_sigterm() {
 
 #[test]
 fn a_shard_that_cannot_be_built_stops_the_start_with_its_reason() {
+    let _turn = Turn::shared();
     let ((started, starts), (finished, _finishes)) = (mpsc::channel(), mpsc::channel());
     let build = Build { started, finished, failing: Some(ShardId(1)) };
     let error = run(config(ListenerMode::PerCore), build).expect_err("no broker");

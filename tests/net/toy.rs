@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -132,6 +132,24 @@ pub fn settings() -> NetSettings {
     }
 }
 
+static MEASURING: RwLock<()> = RwLock::new(());
+
+/// Keeps tests that measure the process apart from all others, which run beside each other.
+pub enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl Turn {
+    pub fn shared() -> Self {
+        Self::Shared { _guard: MEASURING.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    pub fn alone() -> Self {
+        Self::Alone { _guard: MEASURING.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
 /// One shard with the toy on it; drained and joined when dropped.
 pub struct Server {
     pub address: SocketAddr,
@@ -141,6 +159,7 @@ pub struct Server {
     shutdown: Order,
     thread: Option<ShardThread<()>>,
     drain_ms: u64,
+    _turn: Turn,
 }
 
 impl Server {
@@ -148,7 +167,16 @@ impl Server {
         Self::start_with(settings, ConnectionQuota::new(usize::MAX, usize::MAX), 2000)
     }
 
+    /// For tests that look at descriptors or memory of the process.
+    pub fn start_alone(settings: NetSettings) -> Self {
+        Self::start_in(Turn::alone(), settings, ConnectionQuota::new(usize::MAX, usize::MAX), 2000)
+    }
+
     pub fn start_with(settings: NetSettings, quota: Arc<ConnectionQuota>, drain_ms: u64) -> Self {
+        Self::start_in(Turn::shared(), settings, quota, drain_ms)
+    }
+
+    fn start_in(turn: Turn, settings: NetSettings, quota: Arc<ConnectionQuota>, drain_ms: u64) -> Self {
         let listener = Listener {
             name: "PLAINTEXT".to_owned(),
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -172,7 +200,16 @@ impl Server {
             }
         });
         started.recv_timeout(Duration::from_secs(10)).expect("the shard serves");
-        Self { address, counters, quota, seen, shutdown, thread: Some(thread.expect("a thread")), drain_ms }
+        Self {
+            address,
+            counters,
+            quota,
+            seen,
+            shutdown,
+            thread: Some(thread.expect("a thread")),
+            drain_ms,
+            _turn: turn,
+        }
     }
 
     pub fn connect(&self) -> Client {

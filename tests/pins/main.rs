@@ -108,10 +108,11 @@ fn a_task_that_stays_runnable_starves_io_until_the_preemption_timer() {
     assert!(worst > Duration::from_millis(50), "only {worst:?}: the workaround may go");
 }
 
+// Without the heartbeat this hangs for good in about one run of three on two contended cores (glommio-ng 0.12.0).
 #[test]
 fn with_a_heartbeat_a_shard_survives_early_preemption_under_contention() {
     let stop = Arc::new(AtomicBool::new(false));
-    let hogs: Vec<_> = (0..2)
+    let hogs: Vec<_> = (0..4)
         .map(|_| {
             let stop = stop.clone();
             std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
@@ -119,13 +120,16 @@ fn with_a_heartbeat_a_shard_survives_early_preemption_under_contention() {
         .collect();
     let options = ShardOptions { preempt_ms: Some(1), ..Default::default() };
     let (tell, told) = std::sync::mpsc::channel();
+    let until = Instant::now() + Duration::from_secs(3);
     let shard = start_shard(ShardId(0), options, move || async move {
-        for _ in 0..200 {
+        while Instant::now() < until {
             let done = Rc::new(Cell::new(0));
             for _ in 0..50 {
                 let done = done.clone();
                 spawn(async move {
                     AlwaysOnce(false).await;
+                    let busy_until = Instant::now() + Duration::from_micros(50);
+                    while Instant::now() < busy_until {}
                     done.set(done.get() + 1);
                 });
             }
@@ -268,24 +272,24 @@ fn rss_bytes() -> usize {
 
 #[test]
 fn a_cancelled_task_leaks_and_one_that_ends_does_not() {
-    const TASKS: usize = 50_000;
+    const TASKS: usize = 100_000;
     let (cancelled, ended) = on_shard(ShardOptions::default(), || async {
         let grown = |before: usize| rss_bytes().saturating_sub(before) / TASKS;
+        let before = rss_bytes();
+        for _ in 0..TASKS / 100 {
+            (0..100).for_each(|_| drop(glommio::spawn_local(std::future::pending::<()>())));
+            yield_by_timer().await;
+        }
+        let cancelled = grown(before);
         let before = rss_bytes();
         for _ in 0..TASKS / 100 {
             (0..100).for_each(|_| spawn(AlwaysOnce(false)));
             yield_by_timer().await;
         }
-        let ended = grown(before);
-        let before = rss_bytes();
-        for _ in 0..TASKS {
-            drop(glommio::spawn_local(std::future::pending::<()>()));
-        }
-        sleep(Duration::from_millis(10)).await;
-        (grown(before), ended)
+        (cancelled, grown(before))
     });
     println!("bytes a task: {cancelled} cancelled, {ended} ended");
     // Why tasks are detached and end by themselves.
-    assert!(cancelled > 50, "only {cancelled} bytes a cancelled task: the leak may be gone");
-    assert!(ended < 50, "{ended} bytes for a task that ended");
+    assert!(cancelled > 24, "only {cancelled} bytes a cancelled task: the leak may be gone");
+    assert!(ended < 12, "{ended} bytes for a task that ended");
 }
