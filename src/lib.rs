@@ -1,6 +1,7 @@
 //! The edges of Oncilla: sockets, files, threads and the command line around the synchronous core of `oncilla-shards`.
 
 pub mod api;
+pub mod broker;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -27,6 +27,7 @@ pub struct Answers {
     first: Cell<u64>,
     unfilled: Cell<usize>,
     unwritten: Cell<usize>,
+    closing: Cell<bool>,
     closed: Cell<bool>,
     /// Told when the writer has something to do.
     pub ready: Notify,
@@ -133,6 +134,11 @@ impl Answers {
         self.ready.notify();
     }
 
+    /// Whether an answer has asked for the end: nothing further may be started (contract KC.9).
+    pub fn is_closing(&self) -> bool {
+        self.closing.get() || self.closed.get()
+    }
+
     /// Whether [`Answers::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.get()
@@ -150,6 +156,7 @@ impl Answers {
             if let Answer::Body(body) = &answer {
                 self.unwritten.set(self.unwritten.get() + body.bytes + if slot.tagged { 9 } else { 8 });
             }
+            self.closing.set(self.closing.get() || matches!(answer, Answer::Close(_)));
             slot.answer = Some(answer);
             slot.hold.take()
         };

@@ -136,7 +136,7 @@ impl<S: Service> Connection<S> {
 
     fn next_to_start(&self) -> Option<(Request, Hold)> {
         if self.serving.get()
-            || self.answers.is_closed()
+            || self.answers.is_closing()
             || self.answers.unwritten() > limits::CONNECTION_UNWRITTEN_BYTES_MAX
         {
             return None;

@@ -36,7 +36,8 @@ impl From<io::Error> for Stop {
 
 /// Reads until the client or the broker is done.
 pub async fn read<S: Service>(connection: Rc<Connection<S>>) {
-    let mut reader = Reader { connection: connection.clone(), buffer: Vec::new(), at: 0, dry: true, frames: 0, bytes: 0 };
+    let mut reader =
+        Reader { connection: connection.clone(), buffer: Vec::new(), at: 0, dry: true, frames: 0, bytes: 0 };
     let stop = reader.run().await;
     reader.release();
     drop(reader);

@@ -168,14 +168,9 @@ mod tests {
 
     #[test]
     fn any_partial_write_continues_where_it_stopped() {
-        let expected: Vec<u8> = [
-            &[0, 0, 0, 7, 0, 0, 0, 0][..],
-            b"abc",
-            &[0, 0, 0, 5, 0, 0, 0, 1, 0],
-            &[0, 0, 0, 8, 0, 0, 0, 2],
-            b"defg",
-        ]
-        .concat();
+        let expected: Vec<u8> =
+            [&[0, 0, 0, 7, 0, 0, 0, 0][..], b"abc", &[0, 0, 0, 5, 0, 0, 0, 1, 0], &[0, 0, 0, 8, 0, 0, 0, 2], b"defg"]
+                .concat();
         for step in 1..=expected.len() {
             let (answers, mut out) = answered(&[b"abc", b"", b"defg"]);
             let mut sent = Vec::new();

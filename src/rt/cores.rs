@@ -59,8 +59,6 @@ pub struct ShardOptions {
     pub spin_us: u64,
     /// The executor's own preemption timer, for tests; `None` for its default of 100 ms.
     pub preempt_ms: Option<u64>,
-    /// Leaves the heartbeat out, for the test that shows why it is there.
-    pub without_heartbeat: bool,
 }
 
 /// The thread of one shard.
@@ -111,9 +109,7 @@ where
     }
     builder
         .spawn(move || async move {
-            if !options.without_heartbeat {
-                every(Duration::from_millis(HEARTBEAT_MS), || true);
-            }
+            every(Duration::from_millis(HEARTBEAT_MS), || true);
             let result = main().await;
             for hook in AT_END.take() {
                 hook();

@@ -1,5 +1,5 @@
-use std::future::Future;
 use std::cell::RefCell;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;

@@ -10,7 +10,7 @@ pub mod file;
 mod lane;
 mod local;
 mod mesh;
-mod shutdown;
+mod order;
 mod signals;
 mod socket;
 
@@ -19,6 +19,6 @@ pub use cores::{Cores, ShardOptions, ShardThread, start_shard};
 pub use lane::{LaneCounters, LaneError, LaneReceiver, LaneReceiverSeed, LaneSeed, LaneSender, lane};
 pub use local::{Notified, Notify, OneshotReceiver, OneshotSender, oneshot};
 pub use mesh::{Mesh, MeshError, MeshSeat, mesh_seats};
-pub use shutdown::{Shutdown, ShutdownWatch};
+pub use order::{Order, OrderWatch};
 pub use signals::{Signals, exit_now};
 pub use socket::{Acceptor, Socket};

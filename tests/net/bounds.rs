@@ -14,7 +14,8 @@ fn rss_bytes() -> usize {
 
 #[test]
 fn requests_beyond_the_budget_stay_with_their_clients() {
-    let server = Server::start(NetSettings { shard_bytes_max: 8 << 20, connection_bytes_max: 4 << 20, ..settings() });
+    let server =
+        Server::start_alone(NetSettings { shard_bytes_max: 8 << 20, connection_bytes_max: 4 << 20, ..settings() });
     let before = rss_bytes();
     // 1,000 requests of 1 MiB over ten connections, each answered (with itself) after 5 ms.
     let clients: Vec<_> = (0..10)
@@ -46,7 +47,8 @@ fn requests_beyond_the_budget_stay_with_their_clients() {
 
 #[test]
 fn a_frame_larger_than_the_budget_still_passes() {
-    let server = Server::start(NetSettings { shard_bytes_max: 1 << 20, connection_bytes_max: 1 << 20, ..settings() });
+    let server =
+        Server::start_alone(NetSettings { shard_bytes_max: 1 << 20, connection_bytes_max: 1 << 20, ..settings() });
     let mut client = server.connect();
     let mut other = server.connect();
     for k in 0..3 {
@@ -59,7 +61,7 @@ fn a_frame_larger_than_the_budget_still_passes() {
 
 #[test]
 fn case_117_a_length_alone_allocates_next_to_nothing() {
-    let server = Server::start(settings());
+    let server = Server::start_alone(settings());
     let mut clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
     let before = rss_bytes();
     for client in &mut clients {
@@ -74,7 +76,7 @@ fn case_117_a_length_alone_allocates_next_to_nothing() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_either() {
-    let server = Server::start(settings());
+    let server = Server::start_alone(settings());
     let before = rss_bytes();
     let mut client = server.connect();
     let mut sending = client.stream.try_clone().expect("a second handle");
@@ -98,7 +100,7 @@ fn a_client_that_does_not_read_is_not_read_either() {
 
 #[test]
 fn a_thousand_connections_are_served_and_cost_little_when_idle() {
-    let server = Server::start(settings());
+    let server = Server::start_alone(settings());
     let before = rss_bytes();
     let mut clients: Vec<_> = (0..1000).map(|_| server.connect()).collect();
     for round in 0..3 {

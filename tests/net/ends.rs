@@ -64,7 +64,7 @@ fn a_client_that_never_closes_is_let_go_after_the_linger_time() {
 
 #[test]
 fn case_117_ten_thousand_garbage_connections_leave_nothing() {
-    let server = Server::start(settings());
+    let server = Server::start_alone(settings());
     let fds = open_fds();
     for k in 0..10_000u32 {
         let mut client = server.connect();
@@ -117,7 +117,7 @@ fn kc_14_a_connection_too_many_is_accepted_and_closed_without_a_byte() {
 
 #[test]
 fn case_120_resets_and_half_closes_with_parked_requests_give_descriptors_back() {
-    let server = Server::start(settings());
+    let server = Server::start_alone(settings());
     let fds = open_fds();
     for _ in 0..300 {
         let mut client = server.connect();

@@ -3,6 +3,7 @@
 //! One shard on one thread for each test; clients are plain blocking sockets.
 
 mod bounds;
+mod broker;
 mod ends;
 mod order;
 mod toy;

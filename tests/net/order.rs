@@ -10,7 +10,7 @@ use crate::toy::{CLOSE, DROPPED, FETCH, LARGE, PRODUCE, SILENT, Server, frame, s
 fn kc_8_answers_leave_in_request_order_also_behind_slow_ones() {
     let server = Server::start(settings());
     let mut client = server.connect();
-    let requests = [(FETCH, 100), (FETCH, 0), (PRODUCE, 80), (PRODUCE, 0), (PRODUCE, 40), (FETCH, 0), (PRODUCE, 0)];
+    let requests = [(FETCH, 100), (FETCH, 0), (PRODUCE, 80), (PRODUCE, 20), (PRODUCE, 40), (FETCH, 0), (PRODUCE, 0)];
     let mut packet = Vec::new();
     for (k, (key, delay)) in (0..).zip(requests) {
         packet.extend(frame(key, -k, delay, &[k as u8; 3]));
@@ -96,7 +96,7 @@ fn answers_and_requests_of_many_megabytes_arrive_whole() {
     let mut client = server.connect();
     client.send(&frame(LARGE, 1, 30 << 20, b""));
     assert_eq!(client.receive(), (1, vec![7; 30 << 20]));
-    let rest: Vec<u8> = (0..20u32 << 20).map(|k| (k * 7 >> 3) as u8).collect();
+    let rest: Vec<u8> = (0..20u32 << 20).map(|k| ((k * 7) >> 3) as u8).collect();
     client.send(&frame(FETCH, 2, 0, &rest));
     assert!(client.receive() == (2, rest), "the echo of 20 MiB differs");
 }

@@ -6,9 +6,9 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -16,7 +16,7 @@ use oncilla::config::{Listener, ListenerMode};
 use oncilla::net::{
     Answer, AnswerSlot, Body, ConnectionQuota, NetCounters, NetSettings, NetShard, Peer, Request, Service, bind_all,
 };
-use oncilla::rt::{Shutdown, ShardOptions, ShardThread, sleep, spawn, start_shard};
+use oncilla::rt::{Order, ShardOptions, ShardThread, sleep, spawn, start_shard};
 use oncilla_shards::ids::ShardId;
 
 /// Overlaps with its neighbours.
@@ -45,8 +45,10 @@ pub struct Seen {
     pub beside_others: AtomicU64,
 }
 
-struct Toy {
-    seen: Arc<Seen>,
+/// The service.
+#[derive(Default)]
+pub struct Toy {
+    pub seen: Arc<Seen>,
     in_work: Cell<u64>,
 }
 
@@ -130,15 +132,34 @@ pub fn settings() -> NetSettings {
     }
 }
 
+static MEASURING: RwLock<()> = RwLock::new(());
+
+/// Keeps tests that measure the process apart from all others, which run beside each other.
+pub enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+impl Turn {
+    pub fn shared() -> Self {
+        Self::Shared { _guard: MEASURING.read().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    pub fn alone() -> Self {
+        Self::Alone { _guard: MEASURING.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
 /// One shard with the toy on it; drained and joined when dropped.
 pub struct Server {
     pub address: SocketAddr,
     pub counters: Arc<NetCounters>,
     pub quota: Arc<ConnectionQuota>,
     pub seen: Arc<Seen>,
-    shutdown: Shutdown,
+    shutdown: Order,
     thread: Option<ShardThread<()>>,
     drain_ms: u64,
+    _turn: Turn,
 }
 
 impl Server {
@@ -146,7 +167,16 @@ impl Server {
         Self::start_with(settings, ConnectionQuota::new(usize::MAX, usize::MAX), 2000)
     }
 
+    /// For tests that look at descriptors or memory of the process.
+    pub fn start_alone(settings: NetSettings) -> Self {
+        Self::start_in(Turn::alone(), settings, ConnectionQuota::new(usize::MAX, usize::MAX), 2000)
+    }
+
     pub fn start_with(settings: NetSettings, quota: Arc<ConnectionQuota>, drain_ms: u64) -> Self {
+        Self::start_in(Turn::shared(), settings, quota, drain_ms)
+    }
+
+    fn start_in(turn: Turn, settings: NetSettings, quota: Arc<ConnectionQuota>, drain_ms: u64) -> Self {
         let listener = Listener {
             name: "PLAINTEXT".to_owned(),
             bind: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -157,7 +187,7 @@ impl Server {
         let listeners = bound.pop().expect("one core");
         let address = listeners[0].local_addr().expect("bound");
         let (counters, seen) = (Arc::new(NetCounters::default()), Arc::new(Seen::default()));
-        let shutdown = Shutdown::new();
+        let shutdown = Order::new();
         let (ready, started) = mpsc::channel();
         let thread = start_shard(ShardId(0), ShardOptions::default(), {
             let (quota, counters, seen, shutdown) = (quota.clone(), counters.clone(), seen.clone(), shutdown.clone());
@@ -165,12 +195,21 @@ impl Server {
                 let toy = Rc::new(Toy { seen, in_work: Cell::new(0) });
                 let net = NetShard::start(toy, settings, quota, counters, listeners).expect("listening");
                 ready.send(()).expect("the test waits");
-                shutdown.watch().ordered().await;
+                shutdown.watch().given().await;
                 net.drain(Duration::from_millis(drain_ms)).await;
             }
         });
         started.recv_timeout(Duration::from_secs(10)).expect("the shard serves");
-        Self { address, counters, quota, seen, shutdown, thread: Some(thread.expect("a thread")), drain_ms }
+        Self {
+            address,
+            counters,
+            quota,
+            seen,
+            shutdown,
+            thread: Some(thread.expect("a thread")),
+            drain_ms,
+            _turn: turn,
+        }
     }
 
     pub fn connect(&self) -> Client {
@@ -181,7 +220,7 @@ impl Server {
 
     /// Orders the drain without waiting for it.
     pub fn order_shutdown(&self) {
-        self.shutdown.order();
+        self.shutdown.give();
     }
 
     /// Waits until `condition` holds.
@@ -198,7 +237,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shutdown.order();
+        self.shutdown.give();
         let joined = self.thread.take().expect("joined once").join();
         assert_eq!(joined, Ok(()), "after a drain of {} ms", self.drain_ms);
     }

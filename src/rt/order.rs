@@ -1,6 +1,6 @@
-//! The order to stop, from the control thread to the tasks of every shard.
+//! An order from the control thread to the tasks of every shard: to begin, to drain, to leave.
 //!
-//! Any thread may give it, once. Shards see it at their heartbeat's pace: a flag costs nothing and cannot block.
+//! Any thread may give it, once. Shards look at it every few milliseconds: a flag costs nothing and cannot block.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ const WATCH_MS: u64 = 5;
 
 /// The flag, shared by all threads.
 #[derive(Clone, Debug, Default)]
-pub struct Shutdown(Arc<AtomicBool>);
+pub struct Order(Arc<AtomicBool>);
 
-impl Shutdown {
+impl Order {
     /// No order yet.
     #[must_use]
     pub fn new() -> Self {
@@ -25,28 +25,28 @@ impl Shutdown {
     }
 
     /// Gives the order; again has no effect.
-    pub fn order(&self) {
+    pub fn give(&self) {
         self.0.store(true, Ordering::Release);
     }
 
     /// Whether it was given.
     #[must_use]
-    pub fn is_ordered(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
     /// A view of the flag that tasks of the calling shard can wait on.
     #[must_use]
-    pub fn watch(&self) -> Rc<ShutdownWatch> {
-        let watch = Rc::new(ShutdownWatch { flag: self.clone(), notify: Notify::new() });
+    pub fn watch(&self) -> Rc<OrderWatch> {
+        let watch = Rc::new(OrderWatch { flag: self.clone(), notify: Notify::new() });
         let ticked = Rc::downgrade(&watch);
         every(Duration::from_millis(WATCH_MS), move || {
             let Some(watch) = ticked.upgrade() else { return false };
-            let ordered = watch.is_ordered();
-            if ordered {
+            let given = watch.is_given();
+            if given {
                 watch.notify.notify();
             }
-            !ordered
+            !given
         });
         watch
     }
@@ -54,21 +54,21 @@ impl Shutdown {
 
 /// The flag within one shard.
 #[derive(Debug)]
-pub struct ShutdownWatch {
-    flag: Shutdown,
+pub struct OrderWatch {
+    flag: Order,
     notify: Notify,
 }
 
-impl ShutdownWatch {
+impl OrderWatch {
     /// Whether the order was given.
     #[must_use]
-    pub fn is_ordered(&self) -> bool {
-        self.flag.is_ordered()
+    pub fn is_given(&self) -> bool {
+        self.flag.is_given()
     }
 
     /// Ready when the order is given.
-    pub async fn ordered(&self) {
-        while !self.is_ordered() {
+    pub async fn given(&self) {
+        while !self.is_given() {
             self.notify.notified().await;
         }
     }
