@@ -137,6 +137,12 @@ impl Ctx {
         self.image.replace(image);
     }
 
+    /// The broker is going down: whoever waits for records is answered with what there is.
+    pub fn stop(self: &Rc<Self>) {
+        self.stopping.set(true);
+        self.watches.wake_all();
+    }
+
     /// The node that clients know this shard as.
     pub fn node(&self) -> NodeId {
         let node = match self.config.listener_mode {

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use oncilla::assembly::Oncilla;
+
 fn main() -> ExitCode {
-    oncilla::cli::main(|_config| anyhow::bail!("this build has no broker in it"))
+    oncilla::cli::main(|config| {
+        let broker = Oncilla::new(&config)?;
+        oncilla::broker::run(config, broker)
+    })
 }

@@ -20,6 +20,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
+    /// Takes over a number that is counted elsewhere.
+    pub fn store(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     /// The value now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

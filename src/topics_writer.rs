@@ -7,9 +7,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::fs;
 use std::future::{Future, poll_fn};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -21,6 +21,9 @@ use oncilla_shards::image::persist::DecodeError;
 use oncilla_shards::image::{BrokerSettings, Change, Image};
 
 use crate::ctx::Ctx;
+use crate::disk::DiskError;
+use crate::disk::layout::{DataDir, parse_topic_dir_name};
+use crate::disk::replace::{replace, replace_blocking};
 
 /// State of the writer on shard 0.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl TopicsWriter {
 /// Decides on the newest image and carries the changes out: durable, and known to every shard, when this returns.
 ///
 /// May be called on any shard; `decide` runs on shard 0.
-pub async fn update<T, D>(ctx: &Rc<Ctx>, decide: D) -> io::Result<T>
+pub async fn update<T, D>(ctx: &Rc<Ctx>, decide: D) -> Result<T, DiskError>
 where
     T: Send + 'static,
     D: FnOnce(&Image) -> (Vec<Change>, T) + Send + 'static,
@@ -47,7 +50,7 @@ where
     ctx.call(ShardId(0), |ctx| async move { write(&ctx, decide).await }).await
 }
 
-async fn write<T>(ctx: &Rc<Ctx>, decide: impl FnOnce(&Image) -> (Vec<Change>, T)) -> io::Result<T> {
+async fn write<T>(ctx: &Rc<Ctx>, decide: impl FnOnce(&Image) -> (Vec<Change>, T)) -> Result<T, DiskError> {
     let writer = &ctx.topics_writer;
     let _turn = writer.turns.wait().await;
     let newest = writer.newest.borrow().clone();
@@ -56,10 +59,36 @@ async fn write<T>(ctx: &Rc<Ctx>, decide: impl FnOnce(&Image) -> (Vec<Change>, T)
         return Ok(value);
     }
     let next = Arc::new(newest.apply(&changes));
-    replace_file(&path(&ctx.config.data_dir), &next.encode())?;
+    replace(path(&ctx.config.data_dir), next.encode()).await?;
     writer.newest.replace(next.clone());
     install_everywhere(ctx, &next).await;
+    remove_deleted(ctx, &changes, &newest).await;
     Ok(value)
+}
+
+/// Removes the files of topics that are gone, which every shard has closed.
+async fn remove_deleted(ctx: &Rc<Ctx>, changes: &[Change], before: &Image) {
+    for change in changes {
+        let Change::DeleteTopic { id } = change else { continue };
+        let Some(topic) = before.topic_by_id(*id) else { continue };
+        let directory = ctx.files.data.topic(&topic.name, *id);
+        if let Err(error) = ctx.remover.remove(directory).await {
+            tracing::warn!("files of a deleted topic stay until the next start: {error}");
+        }
+    }
+}
+
+/// Removes what is left of topics that were deleted when the broker went down. Blocks; for the start.
+pub fn remove_leftovers_blocking(data: &DataDir, image: &Image) -> Result<(), DiskError> {
+    let Ok(entries) = fs::read_dir(data.topics()) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let id = entry.file_name().to_str().and_then(parse_topic_dir_name);
+        if id.is_some_and(|id| image.topic_by_id(id).is_none()) {
+            tracing::info!(directory = %entry.path().display(), "removing what is left of a deleted topic");
+            crate::disk::remove_aside::set_aside_blocking(&entry.path(), crate::disk::layout::DELETED_SUFFIX)?;
+        }
+    }
+    crate::disk::remove_aside::sweep_blocking(&data.topics()).map(drop)
 }
 
 async fn install_everywhere(ctx: &Rc<Ctx>, image: &Arc<Image>) {
@@ -89,6 +118,9 @@ pub enum LoadError {
         /// What it said.
         error: io::Error,
     },
+    /// The first file could not be made durable.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The file is damaged.
     #[error("{path}: {error}")]
     Damaged {
@@ -143,7 +175,7 @@ pub fn load(
             }
             let image = Image::new(&new_cluster_id(), broker_id, shards, broker);
             fs::create_dir_all(path.parent().expect("the file lies in a folder")).map_err(io)?;
-            replace_file(&path, &image.encode()).map_err(io)?;
+            replace_blocking(&path, &image.encode())?;
             Ok(image)
         }
         Err(error) => Err(io(error)),
@@ -152,16 +184,6 @@ pub fn load(
 
 fn path(data_dir: &Path) -> PathBuf {
     data_dir.join("__cluster").join("metadata.json")
-}
-
-/// Replaces a file so that a crash leaves the old or the new content, and the new one once this returns.
-fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("json.new");
-    let mut file = File::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    File::open(path.parent().expect("the file lies in a folder"))?.sync_all()
 }
 
 /// A lock between tasks of one thread that is given in the order of asking.

@@ -6,14 +6,16 @@
 //! does not parse closes the connection, and any error does with acks=0 (K0.7, KC.16).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use oncilla_shards::batch::{self, Peek};
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, PartitionKey, ShardId};
-use oncilla_shards::image::{Image, Topic};
+use oncilla_shards::image::Image;
 use oncilla_shards::partition::{Placed, Refusal, WaiterId};
 use oncilla_shards::shard::{Appended, Effects};
 use oncilla_shards::wire::produce::{
@@ -125,7 +127,7 @@ pub fn begin(ctx: &Rc<Ctx>, request: &Request, slot: crate::net::AnswerSlot) {
         open: Cell::new(items.len() + 1),
         finish: RefCell::new(Some(Finish::Client { slot, acks, endpoints: checked.endpoints })),
     });
-    let mut elsewhere: HashMap<ShardId, Vec<Item>> = HashMap::new();
+    let mut elsewhere: BTreeMap<ShardId, Vec<Item>> = BTreeMap::new();
     for item in items {
         match image.topic_by_id(item.key.topic).map(|topic| image.owner(topic, item.key.index)) {
             Some(owner) if owner != ctx.id => elsewhere.entry(owner).or_default().push(item),
@@ -307,7 +309,7 @@ fn last_mentions(partitions: SmallVec<[ProducePartition; 1]>) -> SmallVec<[Produ
     if partitions.len() < 2 {
         return partitions;
     }
-    let mut last: HashMap<(TopicKey, i32), usize> = HashMap::with_capacity(partitions.len());
+    let mut last: HashMap<(TopicKey, i32), usize, FixedState> = HashMap::default();
     for (at, partition) in partitions.iter().enumerate() {
         last.insert((topic_key(&partition.topic), partition.index), at);
     }

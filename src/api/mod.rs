@@ -6,17 +6,25 @@
 mod authorization;
 mod codec;
 mod features;
+mod locate;
 mod metadata_update;
 mod nodes;
 mod resources;
+mod topic_ref;
 #[cfg(test)]
 pub(crate) mod testing;
 
+mod k00_produce;
+mod k01_fetch;
+mod k02_list_offsets;
 mod k03_metadata;
 mod k10_find_coordinator;
 mod k18_api_versions;
 mod k19_create_topics;
 mod k20_delete_topics;
+mod k21_delete_records;
+mod k22_init_producer_id;
+mod k23_offset_for_leader_epoch;
 mod k29_describe_acls;
 mod k30_create_acls;
 mod k31_delete_acls;
@@ -35,6 +43,7 @@ mod k51_alter_user_scram_credentials;
 mod k55_describe_quorum;
 mod k57_update_features;
 mod k60_describe_cluster;
+mod k61_describe_producers;
 mod k74_list_config_resources;
 mod k75_describe_topic_partitions;
 
@@ -43,7 +52,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use oncilla_shards::wire::Body;
 
+pub use self::k00_produce::{ProduceWaiters, begin as begin_produce};
 use crate::ctx::Ctx;
+use crate::net::Peer;
 
 /// A request whose header is read; the body is not.
 #[derive(Clone, Debug)]
@@ -58,6 +69,23 @@ pub struct Request {
     pub body: Bytes,
     /// Listener that the connection came in on: index into the settings' list.
     pub listener: usize,
+    /// The client's side of the connection; `None` where a test asks without one.
+    pub peer: Option<Rc<Peer>>,
+}
+
+impl Request {
+    /// Whether nobody will send more on the connection, so that parking for it only holds resources.
+    fn peer_is_done(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.has_ended())
+    }
+
+    /// Ready when the client has sent its last byte.
+    async fn peer_ended(&self) {
+        match &self.peer {
+            Some(peer) => peer.ended().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// What becomes of a request.
@@ -71,14 +99,32 @@ pub enum Answer {
     Close(String),
 }
 
+impl From<Answer> for crate::net::Answer {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Body(body) => {
+                let bytes = body.bytes();
+                Self::Body(crate::net::Body { chunks: body.into_chunks(), bytes })
+            }
+            Answer::Silent => Self::Silent,
+            Answer::Close(why) => Self::Close(why),
+        }
+    }
+}
+
 /// Answers a request. ApiVersions of any version is answered; of the others only what is announced gets here.
 pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
     match request.key {
+        1 => k01_fetch::handle(ctx, request).await,
+        2 => k02_list_offsets::handle(ctx, request).await,
         3 => k03_metadata::handle(ctx, request).await,
         10 => k10_find_coordinator::handle(ctx, request).await,
         18 => k18_api_versions::handle(ctx, request).await,
         19 => k19_create_topics::handle(ctx, request).await,
         20 => k20_delete_topics::handle(ctx, request).await,
+        21 => k21_delete_records::handle(ctx, request).await,
+        22 => k22_init_producer_id::handle(ctx, request).await,
+        23 => k23_offset_for_leader_epoch::handle(ctx, request).await,
         29 => k29_describe_acls::handle(ctx, request).await,
         30 => k30_create_acls::handle(ctx, request).await,
         31 => k31_delete_acls::handle(ctx, request).await,
@@ -97,6 +143,7 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         55 => k55_describe_quorum::handle(ctx, request).await,
         57 => k57_update_features::handle(ctx, request).await,
         60 => k60_describe_cluster::handle(ctx, request).await,
+        61 => k61_describe_producers::handle(ctx, request).await,
         74 => k74_list_config_resources::handle(ctx, request).await,
         75 => k75_describe_topic_partitions::handle(ctx, request).await,
         key => Answer::Close(format!("API key {key} is not served (contract KC.5)")),

@@ -4,15 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use futures_lite::future::block_on;
 use kafka_protocol::protocol::{Decodable, Encodable};
 use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId, TopicId};
 use oncilla_shards::image::{BrokerSettings, Change, Image};
 
 use super::{Answer, Request, dispatch};
 use crate::config::{Config, IoMode, Listener, ListenerMode};
-use crate::ctx::{Ctx, Node};
-use crate::rt::Mesh;
+use crate::ctx::{Ctx, Node, Seed};
+use crate::disk::remove_aside::Remover;
+use crate::metrics::ShardMetrics;
+use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
 
 /// The cluster id of every test.
@@ -53,6 +54,11 @@ fn config(data_dir: &std::path::Path) -> Config {
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
         shutdown_drain_ms: 0,
+        log_level: "info".to_owned(),
+        log_format: crate::config::LogFormat::Text,
+        topic_defaults: Default::default(),
+        settings: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 
@@ -69,8 +75,14 @@ pub fn ctx_with(change: impl FnOnce(&mut Config)) -> (Rc<Ctx>, tempfile::TempDir
     let image =
         topics_writer::load(dir.path(), BrokerId(0), 1, BrokerSettings::default(), || CLUSTER.to_owned()).expect("new");
     let nodes = vec![vec![Node { id: NodeId(0), host: "localhost".to_owned(), port: 9092 }]];
-    let ctx = Ctx::new(ShardId(0), Arc::new(config), Mesh, nodes, LeaderEpoch(7), Arc::new(image));
-    (Rc::new(ctx), dir)
+    (shard(config, nodes, image), dir)
+}
+
+fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image) -> Rc<Ctx> {
+    let seed = Seed { config: Arc::new(config), nodes, boot_epoch: LeaderEpoch(7), image: Arc::new(image) };
+    let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
+    let remover = Remover::start().expect("a thread");
+    Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, remover, 1))
 }
 
 /// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests
@@ -90,7 +102,7 @@ pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {
     let count = if mode == ListenerMode::PerCore { shards } else { 1 };
     let node = |k: u16| Node { id: NodeId(k.into()), host: "localhost".to_owned(), port: 9092 + k };
     let nodes = vec![(0..count).map(node).collect()];
-    Rc::new(Ctx::new(ShardId(0), Arc::new(config), Mesh, nodes, LeaderEpoch(7), Arc::new(image)))
+    shard(config, nodes, image)
 }
 
 /// Encodes a request, has it answered, and decodes the answer.
@@ -102,7 +114,7 @@ pub fn ask<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl E
 
 /// Has raw bytes answered, and decodes the answer.
 pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &bytes::Bytes) -> R {
-    let request = Request { key, version, client_id: None, body: body.clone(), listener: 0 };
+    let request = Request { key, version, client_id: None, body: body.clone(), listener: 0, peer: None };
     match block_on(dispatch(ctx, &request)) {
         Answer::Body(body) => {
             let mut bytes = body.to_bytes();

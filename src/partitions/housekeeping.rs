@@ -68,7 +68,7 @@ pub async fn start_log_at(ctx: &Rc<Ctx>, key: PartitionKey, start: Offset) -> Re
     ctx.carry_out(effects);
     for segment in gone {
         ctx.files.readers.forget(&segment.path(&directory, SegmentFile::Log));
-        ctx.remover.remove_segment(&directory, segment).await?;
+        ctx.remover.remove_segment(&directory, segment);
     }
     Ok(())
 }

@@ -45,6 +45,15 @@ impl Watches {
         }
     }
 
+    /// Wakes every request of this shard that waits.
+    pub fn wake_all(&self) {
+        for (_, watcher) in self.0.borrow().iter() {
+            if let Watcher::Here(notify) = watcher {
+                notify.notify();
+            }
+        }
+    }
+
     /// Ends a watch of a request of this shard.
     pub fn close(&self, id: WatchId) {
         self.0.borrow_mut().remove(id.0 as usize);

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Subcommand;
 
 use super::output::Format;
-use crate::disk::layout::{SegmentFile, SegmentName};
+use crate::disk::layout::{SegmentFile, parse_segment_file};
 
 /// What to dump.
 #[derive(Debug, Subcommand)]
@@ -67,7 +67,7 @@ fn is_log(path: &Path) -> bool {
         return false;
     };
     let kafkas = |stem: &str| stem.len() == 20 && stem.bytes().all(|c| c.is_ascii_digit());
-    matches!(SegmentName::parse(name), Some((_, SegmentFile::Log))) || name.strip_suffix(".log").is_some_and(kafkas)
+    matches!(parse_segment_file(name), Some((_, SegmentFile::Log))) || name.strip_suffix(".log").is_some_and(kafkas)
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let partition = dir.path().join("topics/t.x/0");
         std::fs::create_dir_all(&partition).expect("made");
-        let ours = SegmentName::parse("00000000000000000010.3.log");
+        let ours = parse_segment_file("00000000000000000010.3.log");
         assert!(ours.is_some(), "the layout's own name");
         for name in ["00000000000000000010.3.log", "00000000000000000000.log", "x.log", "00000000000000000000.index"] {
             std::fs::write(partition.join(name), "").expect("written");
