@@ -30,6 +30,9 @@ const LATEST_TIERED: i64 = -5;
 /// Nothing without tiered storage.
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
+/// First version whose answer has a leader epoch.
+const LEADER_EPOCH_FROM: i16 = 4;
+
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Found {
@@ -54,7 +57,7 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
                 } else {
                     find(ctx, request.version, &topic.name, asked, committed).await
                 };
-                partitions.push(answer(asked.partition_index, found));
+                partitions.push(answer(request.version, asked.partition_index, found));
             }
             topics.push(ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions));
         }
@@ -63,7 +66,7 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
     .await
 }
 
-fn answer(index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {
+fn answer(version: i16, index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionResponse {
     let code = found.err().unwrap_or(ErrorCode::None);
     let found = found.unwrap_or(NOTHING);
     ListOffsetsPartitionResponse::default()
@@ -71,7 +74,7 @@ fn answer(index: i32, found: Result<Found, ErrorCode>) -> ListOffsetsPartitionRe
         .with_error_code(code.wire())
         .with_offset(found.offset)
         .with_timestamp(found.timestamp)
-        .with_leader_epoch(found.epoch)
+        .with_leader_epoch(if version < LEADER_EPOCH_FROM { -1 } else { found.epoch })
 }
 
 /// The request version that a special timestamp needs; `None` for one that does not exist.
