@@ -1,7 +1,7 @@
 //! Log lines on stderr, as text or JSON, without a shard ever waiting for it.
 //!
-//! A line goes into a bounded lane; a thread of its own writes it. A full lane drops the line and counts it. The lane is
-//! flushed at the end of the process and before a panic ends it.
+//! A line goes into a bounded lane; a thread of its own writes it. A full lane drops the line and counts it.
+//! The lane is flushed at the end of the process and before a panic ends it.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;

@@ -154,7 +154,14 @@ fn described(topic: &TopicView, settings: &[TopicSetting]) -> serde_json::Value 
     let partitions: Vec<_> = topic
         .partitions
         .iter()
-        .map(|one| json!({ "index": one.index, "leader": one.leader, "epoch": one.leader_epoch, "replicas": one.replicas }))
+        .map(|one| {
+            json!({
+                "index": one.index,
+                "leader": one.leader,
+                "epoch": one.leader_epoch,
+                "replicas": one.replicas,
+            })
+        })
         .collect();
     let settings: serde_json::Map<_, _> =
         settings.iter().map(|one| (one.name.clone(), json!({ "value": one.value, "own": one.own }))).collect();

@@ -26,12 +26,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Io {
         /// What was tried.
         what: String,
         /// Why it failed.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The broker does not speak as a Kafka broker does.
     #[error("{0}")]
@@ -49,8 +49,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    fn io(what: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { what: what.into(), source }
+    fn io(what: impl Into<String>, cause: std::io::Error) -> Self {
+        Self::Io { what: what.into(), cause }
     }
 
     /// Whether the same request may succeed later.

@@ -152,7 +152,8 @@ mod tests {
             all,
             [
                 "o.toml:1: \"broker.id\" is \"-4\" but must be from 0 to 2147482",
-                "o.toml:2: \"log.segment.bytes\" is \"1 parsec\" but must be bytes, or text with a unit like \"64 MiB\"",
+                "o.toml:2: \"log.segment.bytes\" is \"1 parsec\" but must be bytes, or text with a unit like \
+                 \"64 MiB\"",
                 "o.toml:3: \"auto.create.topics.enable\" must be true or false, not a TOML integer",
                 "o.toml:4: \"log.io\" is \"fast\" but must be direct or buffered",
                 "o.toml:5: \"num.partitions\" must be a whole number, not a TOML boolean",

@@ -37,7 +37,7 @@ pub fn findings(dir: &Path, io_mode: IoMode) -> Vec<Finding> {
         Err(error) => all.push(Finding::warn("free space", format!("{} does not say: {error}.", there.display()))),
     }
     match statfs(&there) {
-        Ok(stat) => all.push(file_system(&there, i64::from(stat.f_type))),
+        Ok(stat) => all.push(file_system(&there, stat.f_type)),
         Err(error) => all.push(Finding::warn("file system", format!("{} does not say: {error}.", there.display()))),
     }
     all
@@ -114,7 +114,7 @@ fn file_system(there: &Path, magic: i64) -> Finding {
                 "{shown} is a container's layer and goes with the container; mount a volume with: -v oncilla:{shown}"
             ),
         ),
-        magic if magic == i64::from(NFS_SUPER_MAGIC) => Finding::warn(
+        magic if magic == NFS_SUPER_MAGIC => Finding::warn(
             check,
             format!(
                 "{shown} is on NFS, where a hang of the server stops the broker and locks need NFS 4; choose a local \
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn memory_nfs_and_container_layers_are_warnings() {
-        for magic in [TMPFS, RAMFS, OVERLAY, i64::from(NFS_SUPER_MAGIC)] {
+        for magic in [TMPFS, RAMFS, OVERLAY, NFS_SUPER_MAGIC] {
             assert_eq!(file_system(Path::new("/d"), magic).verdict, Verdict::Warn);
         }
         assert_eq!(file_system(Path::new("/d"), 0xef53).verdict, Verdict::Ok, "ext4");

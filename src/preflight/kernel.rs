@@ -92,7 +92,8 @@ fn io_uring(probe: Result<(), io::Error>, disabled: &str, status: &str) -> Findi
         _ => Finding::stop(
             check,
             format!(
-                "io_uring_setup fails with \"{error}\"; look for the reason with: strace -e io_uring_setup oncilla check"
+                "io_uring_setup fails with \"{error}\"; look for the reason with: \
+                 strace -e io_uring_setup oncilla check"
             ),
         ),
     }

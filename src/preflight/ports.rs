@@ -36,7 +36,8 @@ fn taken(address: SocketAddr) -> Option<Finding> {
             }
             io::ErrorKind::PermissionDenied => {
                 format!(
-                    "Port {port} needs a privilege; allow it with: sudo sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
+                    "Port {port} needs a privilege; allow it with: \
+                     sudo sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
                 )
             }
             _ => format!("{address} cannot be bound: {error}; see what is there with: ss -ltn"),

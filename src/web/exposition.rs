@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn series_of_keys_and_codes_appear_when_in_use() {
         let shard = Arc::new(ShardMetrics::new(ShardId(3)));
-        let before = text(&[shard.clone()]).expect("a page");
+        let before = text(std::slice::from_ref(&shard)).expect("a page");
         assert!(!before.contains("handler=") && !before.contains("code="), "{before}");
         shard.request(2, 100);
         shard.request(1, 20_000_000);

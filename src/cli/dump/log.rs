@@ -57,7 +57,8 @@ fn heading() -> String {
 fn line(columns: [&str; 12]) -> String {
     let [position, bytes, base, last, records, codec, producer, epoch, sequence, leader, crc, time] = columns;
     format!(
-        "{position:>10} {bytes:>8} {base:>10} {last:>10} {records:>7} {codec:>6} {producer:>14} {epoch:>5} {sequence:>10} \
+        "{position:>10} {bytes:>8} {base:>10} {last:>10} {records:>7} {codec:>6} {producer:>14} {epoch:>5} \
+         {sequence:>10} \
          {leader:>6} {crc:>3}  {time}"
     )
 }

@@ -113,7 +113,7 @@ mod tests {
         let mut bytes = BatchBuilder::new().producer(7, 0, 0).records(3).build();
         bytes.extend(BatchBuilder::new().base_offset(Offset(3)).producer(7, 0, 3).records(2).build());
         std::fs::write(&log, &bytes).expect("written");
-        let (from_log, none) = rebuild(dir.path(), &[log.clone()]).expect("read");
+        let (from_log, none) = rebuild(dir.path(), std::slice::from_ref(&log)).expect("read");
         assert_eq!(none, None);
         std::fs::write(dir.path().join("00000000000000000005.snapshot"), "damaged").expect("written");
         std::fs::write(dir.path().join("00000000000000000003.snapshot"), snapshot_of(&bytes)).expect("written");

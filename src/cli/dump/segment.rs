@@ -38,7 +38,7 @@ pub fn walk(path: &Path, mut batch: impl FnMut(u64, &BatchHeader, &[u8]) -> io::
     let mut ended = false;
     loop {
         let mut scan = Scan::after(&window, next_offset);
-        while let Some((at, header)) = scan.next() {
+        for (at, header) in scan.by_ref() {
             batch(position + at as u64, &header, &window[at..at + header.total_bytes()])?;
         }
         let stop = scan.stopped().unwrap_or(Stop::End);
