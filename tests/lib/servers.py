@@ -108,6 +108,12 @@ class Server:
         self.process.wait()
         self._forget()
 
+    def start_and_kill(self, seconds):
+        """kill -9 while it starts."""
+        self._spawn(self.command(), stdout=subprocess.DEVNULL)
+        time.sleep(seconds)
+        self.kill()
+
     def _forget(self):
         if self.process.stdout:
             self.process.stdout.close()
@@ -190,10 +196,13 @@ class Kafka(Server):
         self.port = free_ports(2)
         self.env["PEER_SETTINGS"] = " ".join(f"{k}={v}" for k, v in self.settings.items())
 
+    def command(self):
+        return [str(PEER), "serve", str(self.port), str(self.data)]
+
     def start(self):
         began = time.monotonic()
         self.log.unlink(missing_ok=True)
-        self._spawn([str(PEER), "serve", str(self.port), str(self.data)], stdout=subprocess.DEVNULL)
+        self._spawn(self.command(), stdout=subprocess.DEVNULL)
         while time.monotonic() - began < START_SECONDS:
             if "Kafka Server started" in self.log_tail(200):
                 self.ready_seconds = time.monotonic() - began
