@@ -145,8 +145,14 @@ class Server:
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"Threads:\s+(\d+)", text).group(1))
 
-    def open_files(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+    def open_sockets(self):
+        count = 0
+        for link in pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                count += os.readlink(link).startswith("socket:")
+            except OSError:  # closed in between
+                pass
+        return count
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
