@@ -1,7 +1,8 @@
 //! The floors of a machine: a durable 4 KiB write in place, and a TCP round trip over the loopback.
 //!
-//! One thread, plain system calls, one operation at a time. The file is written once before it is measured, because a durable
-//! write over written blocks costs about half of one that extends a file. Fails where the file system refuses O_DIRECT.
+//! One thread, plain system calls, one operation at a time. The file is written once before it is measured, because a
+//! durable write over written blocks costs about half of one that extends a file. Fails where the file system refuses
+//! O_DIRECT.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt::Write as _;

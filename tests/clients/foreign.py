@@ -1,4 +1,5 @@
 """Clients in other languages that check for themselves: each prints `check ok NAME` or `check FAIL NAME: why`."""
+
 import os
 import pathlib
 import shutil
@@ -19,8 +20,14 @@ def franz(report, server):
         report.skip("franz-go", "go is not installed")
         return
     program = CACHE / "franz-check"
-    built = subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / "franz", capture_output=True, text=True,
-                           timeout=400, env={**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false"})
+    built = subprocess.run(
+        ["go", "build", "-o", str(program), "."],
+        cwd=HERE / "franz",
+        capture_output=True,
+        text=True,
+        timeout=400,
+        env={**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false"},
+    )
     if built.returncode != 0:
         report.fail("franz-go builds", built.stderr[-1500:])
         return

@@ -1,4 +1,5 @@
-"""confluent-kafka, which is librdkafka: the idempotent producer with five requests in flight, every codec, the admin client."""
+"""confluent-kafka, which is librdkafka: the idempotent producer with five in flight, every codec, admin."""
+
 import time
 
 from common import topic, values
@@ -10,8 +11,12 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def checks(report, server):
     address = server.bootstrap
     for codec in CODECS:
-        report.check(f"librdkafka idempotent, 5 in flight, {codec}", round_trip, address, {
-            "enable.idempotence": True, "max.in.flight.requests.per.connection": 5, "compression.type": codec})
+        report.check(
+            f"librdkafka idempotent, 5 in flight, {codec}",
+            round_trip,
+            address,
+            {"enable.idempotence": True, "max.in.flight.requests.per.connection": 5, "compression.type": codec},
+        )
     for acks in (1, 0):
         report.check(f"librdkafka acks {acks}", round_trip, address, {"acks": acks})
     report.check("librdkafka key, headers, null value, given time", records, address)
@@ -23,6 +28,7 @@ def checks(report, server):
 
 def create(address, name, partitions=4, config=None):
     from confluent_kafka.admin import AdminClient, NewTopic
+
     client = AdminClient({"bootstrap.servers": address})
     client.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(20)
     return client
@@ -30,13 +36,22 @@ def create(address, name, partitions=4, config=None):
 
 def consumer(address, **more):
     from confluent_kafka import Consumer
-    return Consumer({"bootstrap.servers": address, "group.id": "not-used", "enable.auto.commit": False,
-                     "auto.offset.reset": "earliest", **more})
+
+    return Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "not-used",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            **more,
+        }
+    )
 
 
 def read(address, name, partitions, count, seconds=30):
     """Messages of every partition in order; reads a little on to see what should not be there."""
     from confluent_kafka import TopicPartition
+
     reader = consumer(address)
     reader.assign([TopicPartition(name, p, 0) for p in range(partitions)])
     out = {p: [] for p in range(partitions)}
@@ -55,6 +70,7 @@ def read(address, name, partitions, count, seconds=30):
 
 def round_trip(address, settings):
     from confluent_kafka import Producer
+
     name = topic("rdkafka")
     create(address, name)
     producer = Producer({"bootstrap.servers": address, "linger.ms": 1, "batch.num.messages": 50, **settings})
@@ -66,6 +82,7 @@ def round_trip(address, settings):
             failed.append(str(error))
         else:
             told[message.value()] = (message.partition(), message.offset())
+
     sent = {p: [] for p in range(4)}
     for i, value in enumerate(values(4000, "r", 60)):
         producer.produce(name, value.encode(), partition=i % 4, on_delivery=delivered)
@@ -83,6 +100,7 @@ def round_trip(address, settings):
 
 def records(address):
     from confluent_kafka import Producer
+
     name = topic("rdkafka-odd")
     create(address, name, 1)
     producer = Producer({"bootstrap.servers": address})
@@ -98,6 +116,7 @@ def records(address):
 
 def auto_create(address):
     from confluent_kafka import Producer
+
     name = topic("rdkafka-auto")
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
     producer.produce(name, b"first")
@@ -108,6 +127,7 @@ def auto_create(address):
 
 def offsets(address):
     from confluent_kafka import Producer, TopicPartition
+
     name = topic("rdkafka-off")
     create(address, name, 1)
     producer = Producer({"bootstrap.servers": address})
@@ -123,6 +143,7 @@ def offsets(address):
 
 def too_large(address):
     from confluent_kafka import KafkaError, Producer
+
     name = topic("rdkafka-big")
     create(address, name, 1, {"max.message.bytes": "1000"})
     producer = Producer({"bootstrap.servers": address})
@@ -136,8 +157,16 @@ def too_large(address):
 
 def admin(address):
     from confluent_kafka import Producer, TopicPartition
-    from confluent_kafka.admin import (AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic,
-                                       OffsetSpec, ResourceType)
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        NewPartitions,
+        NewTopic,
+        OffsetSpec,
+        ResourceType,
+    )
+
     name = topic("rdkafka-admin")
     client = create(address, name, 2, {"retention.ms": "3600000"})
     expect("listed", sorted(client.list_topics(name, 10).topics[name].partitions), [0, 1])
@@ -148,8 +177,11 @@ def admin(address):
     resource = ConfigResource(ResourceType.TOPIC, name)
     show = lambda: client.describe_configs([resource])[resource].result(20)["retention.ms"].value
     expect("retention", show(), "3600000")
-    change = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[
-        ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)])
+    change = ConfigResource(
+        ResourceType.TOPIC,
+        name,
+        incremental_configs=[ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)],
+    )
     client.incremental_alter_configs([change])[change].result(20)
     until_equal("retention altered", show, "7200000")
     client.create_partitions([NewPartitions(name, 5)])[name].result(20)
@@ -162,8 +194,10 @@ def admin(address):
     low = client.delete_records([where])[where].result(20).low_watermark
     expect("low watermark", low, 4)
     part = TopicPartition(name, 0)
-    told = [client.list_offsets({part: spec})[part].result(20).offset for spec in (OffsetSpec.earliest(),
-                                                                                OffsetSpec.latest())]
+    told = [
+        client.list_offsets({part: spec})[part].result(20).offset
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+    ]
     expect("offsets", told, [4, 10])
     described = client.describe_cluster().result(20)
     expect("cluster has nodes", len(described.nodes) > 0, True)

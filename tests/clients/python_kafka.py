@@ -1,4 +1,5 @@
 """kafka-python: a client written apart from all others; admin calls and a consumer that assigns partitions itself."""
+
 import time
 
 from common import topic, values
@@ -15,6 +16,7 @@ def checks(report, server):
 
 def round_trip(address, settings):
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
     name = topic("kpy")
     make(address, name, 2)
     producer = KafkaProducer(bootstrap_servers=address, acks="all", linger_ms=2, **settings)
@@ -26,8 +28,9 @@ def round_trip(address, settings):
     producer.flush(30)
     at = {(p, v): f.get(10).offset for p, v, f in told}
     producer.close()
-    reader = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False,
-                           consumer_timeout_ms=20000)
+    reader = KafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False, consumer_timeout_ms=20000
+    )
     reader.assign([TopicPartition(name, p) for p in (0, 1)])
     got = {0: [], 1: []}
     for message in reader:
@@ -47,6 +50,7 @@ def packed(address):
 
 def make(address, name, partitions):
     from kafka.admin import KafkaAdminClient, NewTopic
+
     client = KafkaAdminClient(bootstrap_servers=address)
     client.create_topics([NewTopic(name, partitions, 1)])
     client.close()
@@ -55,6 +59,7 @@ def make(address, name, partitions):
 def admin(address):
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
+
     name = topic("kpy-admin")
     client = KafkaAdminClient(bootstrap_servers=address)
     client.create_topics([NewTopic(name, 2, 1, topic_configs={"retention.ms": "3600000"})])

@@ -1,4 +1,5 @@
 """The Java client of Apache Kafka: its command line tools, and a program of ours for what the tools do not show."""
+
 import json
 import pathlib
 import subprocess
@@ -42,8 +43,19 @@ def offsets(to, name, time="-1"):
 def verifiable(address, to):
     name = topic("verifiable")
     make(to, name, 3)
-    said = tool(TOOLS + "VerifiableProducer", "--bootstrap-server", address, "--topic", name, "--max-messages", "5000",
-                "--throughput", "-1", "--acks", "-1")
+    said = tool(
+        TOOLS + "VerifiableProducer",
+        "--bootstrap-server",
+        address,
+        "--topic",
+        name,
+        "--max-messages",
+        "5000",
+        "--throughput",
+        "-1",
+        "--acks",
+        "-1",
+    )
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     good = [r for r in rows if r["name"] == "producer_send_success"]
     expect("refused", [r for r in rows if r["name"] == "producer_send_error"], [])
@@ -57,7 +69,11 @@ def topics(to):
     make(to, name, 2, "--config", "retention.ms=3600000")
     expect("listed", name in tool(TOOLS + "TopicCommand", *to, "--list").split(), True)
     told = tool(TOOLS + "TopicCommand", *to, "--describe", "--topic", name)
-    expect("described", ("PartitionCount: 2" in told, "retention.ms=3600000" in told, told.count("Leader:")), (True, True, 2))
+    expect(
+        "described",
+        ("PartitionCount: 2" in told, "retention.ms=3600000" in told, told.count("Leader:")),
+        (True, True, 2),
+    )
     tool(TOOLS + "TopicCommand", *to, "--alter", "--topic", name, "--partitions", "4")
     expect("grown", "PartitionCount: 4" in tool(TOOLS + "TopicCommand", *to, "--describe", "--topic", name), True)
     tool(TOOLS + "TopicCommand", *to, "--delete", "--topic", name)
@@ -75,8 +91,12 @@ def configs(to):
     tool(command, *entity, "--alter", "--delete-config", "retention.ms")
     told = tool(command, *entity, "--describe")
     expect("deleted", ("retention.ms=" in told, "max.message.bytes=2000000" in told), (False, True))
-    bad = subprocess.run([str(PEER), "tool", command, *entity, "--alter", "--add-config", "no.such.name=1"],
-                         capture_output=True, text=True, timeout=90)
+    bad = subprocess.run(
+        [str(PEER), "tool", command, *entity, "--alter", "--add-config", "no.such.name=1"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
     expect("an unknown setting is refused", bad.returncode != 0 and "no.such.name" in bad.stdout + bad.stderr, True)
 
 
@@ -90,8 +110,11 @@ def delete_records(address, to):
         told = tool(TOOLS + "DeleteRecordsCommand", *to, "--offset-json-file", plan.name)
     expect("low watermark", "low_watermark: 6" in told, True)
     expect("earliest, latest", (offsets(to, name, "-2"), offsets(to, name)), ({0: 6}, {0: 10}))
-    expect("read", run(["kcat", "-b", address, "-C", "-t", name, "-p", "0", "-o", "beginning", "-e", "-q"]).split(),
-           ["6", "7", "8", "9"])
+    expect(
+        "read",
+        run(["kcat", "-b", address, "-C", "-t", name, "-p", "0", "-o", "beginning", "-e", "-q"]).split(),
+        ["6", "7", "8", "9"],
+    )
 
 
 def log_dirs(address, to):
@@ -113,6 +136,17 @@ def announced(to):
 
 def performance(address):
     name = topic("java-perf")
-    told = tool(TOOLS + "ProducerPerformance", "--topic", name, "--num-records", "20000", "--record-size", "200",
-                "--throughput", "-1", "--bootstrap-server", address)
+    told = tool(
+        TOOLS + "ProducerPerformance",
+        "--topic",
+        name,
+        "--num-records",
+        "20000",
+        "--record-size",
+        "200",
+        "--throughput",
+        "-1",
+        "--bootstrap-server",
+        address,
+    )
     expect("sent", "20000 records sent" in told, True)

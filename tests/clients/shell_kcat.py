@@ -1,4 +1,5 @@
 """kcat, the first thing people try (Debian's, on librdkafka 2.0.2)."""
+
 import json
 import shutil
 import subprocess
@@ -87,8 +88,11 @@ def by_time(kcat):
 def tail(server):
     name = topic("kcat-tail")
     run(["kcat", "-b", server.bootstrap, "-P", "-t", name, "-p", "0"], input="old\n")
-    reader = subprocess.Popen(["kcat", "-b", server.bootstrap, "-C", "-t", name, "-p", "0", "-o", "end", "-c", "1", "-q",
-                               "-u"], stdout=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(
+        ["kcat", "-b", server.bootstrap, "-C", "-t", name, "-p", "0", "-o", "end", "-c", "1", "-q", "-u"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         time.sleep(1.5)
         run(["kcat", "-b", server.bootstrap, "-P", "-t", name, "-p", "0"], input="new\n")
@@ -97,5 +101,3 @@ def tail(server):
     finally:
         reader.kill()
         reader.wait()
-
-

@@ -1,4 +1,5 @@
-"""A disk that fills up: a small loop-mounted file system. Refusals name the storage error, reads go on, a restart serves all."""
+"""A disk that fills up: a small loop mount. Refusals name the storage error, reads go on, a restart serves all."""
+
 import os
 import pathlib
 import shutil
@@ -21,7 +22,9 @@ def checks(report, target):
     if target != "oncilla":
         report.skip("full disk", "Kafka ends itself when its only directory fails; this is Oncilla's own promise")
         return
-    report.check("full disk: refused with KAFKA_STORAGE_ERROR, reads go on, a restart serves everything acknowledged", run)
+    report.check(
+        "full disk: refused with KAFKA_STORAGE_ERROR, reads go on, a restart serves everything acknowledged", run
+    )
 
 
 class SmallDisk:
@@ -103,6 +106,7 @@ def fill(cluster, acked):
 
 def same(cluster, acked, when):
     from batches import batches
+
     for partition, rows in acked.items():
         for offset, value in rows[:: max(1, len(rows) // 50)] + rows[-1:]:
             part = cluster.fetch("full", offset, partition)

@@ -1,9 +1,11 @@
 """Idempotent producers of our own, for kill -9: five requests in flight, and after a restart the same batches again.
 
-Each producer owns a producer id and writes numbered values to one partition. It keeps every batch until it is acknowledged;
-after a broken connection it sends all of them once more, in order, with the same sequences. So the broker must recognise
-those that it had written already. A producer may be abandoned: what it had in flight then may be in the log once or not at all.
+Each producer owns a producer id and writes numbered values to one partition. It keeps every batch until it is
+acknowledged; after a broken connection it sends all of them once more, in order, with the same sequences. So the broker
+must recognise those that it had written already. A producer may be abandoned: what it had in flight then may be in the
+log once or not at all.
 """
+
 import random
 import threading
 import time
@@ -69,16 +71,24 @@ class Producer(threading.Thread):
         pad = b"." * self.random.choice((0, 0, 100, 1000, 8000))
         first = self.next_number
         codec = self.random.choice(("none", "none", "lz4"))
-        data = batch([self.value(first + i) + pad for i in range(count)], pid=self.pid, epoch=self.epoch,
-                     seq=self.next_seq, codec=codec)
+        data = batch(
+            [self.value(first + i) + pad for i in range(count)],
+            pid=self.pid,
+            epoch=self.epoch,
+            seq=self.next_seq,
+            codec=codec,
+        )
         self.waiting.append((self.next_seq, first, count, data))
         self.next_number += count
         self.next_seq += count
         return data
 
     def send(self, data):
-        value = {"Acks": -1, "TimeoutMs": 10000, "TopicData": [
-            {"Name": self.topic, "PartitionData": [{"Index": self.partition, "Records": data}]}]}
+        value = {
+            "Acks": -1,
+            "TimeoutMs": 10000,
+            "TopicData": [{"Name": self.topic, "PartitionData": [{"Index": self.partition, "Records": data}]}],
+        }
         self.connection.send(self.connection.request("Produce", 9, value))
 
     def work(self):
@@ -141,6 +151,7 @@ class Reader(threading.Thread):
 def records(data, from_offset):
     """(offset, value up to its padding) from an offset on."""
     from batches import batches
+
     out = []
     for one in batches(data):
         if not one.crc_holds():
@@ -187,13 +198,19 @@ def faults(logs, producers, seen):
             last[uid] = int(number)
         lost = [o for o, v in seen[partition].items() if log.get(o) != v]
         if lost:
-            out.append(f"partition {partition}: {len(lost)} records were read and are not there now, first at {lost[0]}")
+            out.append(
+                f"partition {partition}: {len(lost)} records were read and are not there now, first at {lost[0]}"
+            )
     for p in producers:
         if p.violation:
             out.append(p.violation)
         log = logs[p.partition]
-        lost = [(first + i, base + i) for first, count, base in p.acked for i in range(count)
-                if log.get(base + i) != p.value(first + i)]
+        lost = [
+            (first + i, base + i)
+            for first, count, base in p.acked
+            for i in range(count)
+            if log.get(base + i) != p.value(first + i)
+        ]
         if lost:
             out.append(f"producer {p.uid}: {len(lost)} acknowledged records are not at their offsets, first {lost[0]}")
         known = {f"{p.uid}:{n}".encode() for first, count, _ in p.acked for n in range(first, first + count)}

@@ -1,4 +1,5 @@
 """Record batches of the current format: built right or with any part wrong, and read back."""
+
 import gzip
 import struct
 import time
@@ -36,8 +37,15 @@ def sized(part):
 
 def record(offset_delta, value, key=None, timestamp_delta=0, headers=(), attributes=0):
     pairs = b"".join(sized(k) + sized(v) for k, v in headers)
-    body = (bytes([attributes]) + varint(timestamp_delta) + varint(offset_delta) + sized(key) + sized(value)
-            + varint(len(headers)) + pairs)
+    body = (
+        bytes([attributes])
+        + varint(timestamp_delta)
+        + varint(offset_delta)
+        + sized(key)
+        + sized(value)
+        + varint(len(headers))
+        + pairs
+    )
     return varint(len(body)) + body
 
 
@@ -46,12 +54,15 @@ def compress(codec, data):
         return gzip.compress(data)
     if codec == "snappy":
         import cramjam
+
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == "lz4":
         import lz4.frame
+
         return lz4.frame.compress(data, block_linked=False)
     if codec == "zstd":
         import zstandard
+
         return zstandard.compress(data)
     return data
 
@@ -61,19 +72,22 @@ def decompress(codec, data):
         return gzip.decompress(data)
     if codec == 2:
         import cramjam
+
         if data[:8] != b"\x82SNAPPY\0":
             return bytes(cramjam.snappy.decompress_raw(data))
         out, at = b"", 16
         while at < len(data):
             size = struct.unpack_from(">i", data, at)[0]
-            out += bytes(cramjam.snappy.decompress_raw(data[at + 4:at + 4 + size]))
+            out += bytes(cramjam.snappy.decompress_raw(data[at + 4 : at + 4 + size]))
             at += 4 + size
         return out
     if codec == 3:
         import lz4.frame
+
         return lz4.frame.decompress(data)
     if codec == 4:
         import zstandard
+
         return zstandard.ZstdDecompressor().decompressobj().decompress(data)
     return data
 
@@ -82,9 +96,30 @@ def now_ms():
     return int(time.time() * 1000)
 
 
-def batch(values=(b"v",), *, codec="none", pid=-1, epoch=-1, seq=-1, transactional=False, control=False, key=None,
-          timestamp=None, timestamps=None, attributes=None, records=None, count=None, last_offset_delta=None,
-          base_offset=0, leader_epoch=-1, magic=2, length=None, crc_xor=0, max_timestamp=None, tail=b""):
+def batch(
+    values=(b"v",),
+    *,
+    codec="none",
+    pid=-1,
+    epoch=-1,
+    seq=-1,
+    transactional=False,
+    control=False,
+    key=None,
+    timestamp=None,
+    timestamps=None,
+    attributes=None,
+    records=None,
+    count=None,
+    last_offset_delta=None,
+    base_offset=0,
+    leader_epoch=-1,
+    magic=2,
+    length=None,
+    crc_xor=0,
+    max_timestamp=None,
+    tail=b"",
+):
     """One batch. Everything that a client could get wrong can be given; the CRC is right unless `crc_xor` is set."""
     first = now_ms() if timestamp is None else timestamp
     deltas = [0] * len(values) if timestamps is None else [t - first for t in timestamps]
@@ -104,6 +139,7 @@ def batch(values=(b"v",), *, codec="none", pid=-1, epoch=-1, seq=-1, transaction
 def old_message(magic, value=b"v"):
     """A message set of one message in the format that Kafka 4 refuses."""
     import zlib
+
     body = struct.pack(">bb", magic, 0) + (struct.pack(">q", now_ms()) if magic == 1 else b"")
     body += struct.pack(">i", -1) + struct.pack(">i", len(value)) + value
     message = struct.pack(">I", zlib.crc32(body)) + body
@@ -114,10 +150,22 @@ class Batch:
     """A batch as read from a log or an answer."""
 
     def __init__(self, data, at):
-        (self.base_offset, self.length, self.leader_epoch, self.magic, self.crc, self.attributes, self.last_delta,
-         self.first_timestamp, self.max_timestamp, self.pid, self.epoch, self.seq,
-         self.count) = struct.unpack_from(">qiibIhiqqqhii", data, at)
-        self.data = data[at:at + 12 + self.length]
+        (
+            self.base_offset,
+            self.length,
+            self.leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_delta,
+            self.first_timestamp,
+            self.max_timestamp,
+            self.pid,
+            self.epoch,
+            self.seq,
+            self.count,
+        ) = struct.unpack_from(">qiibIhiqqqhii", data, at)
+        self.data = data[at : at + 12 + self.length]
         self.last_offset = self.base_offset + self.last_delta
 
     def crc_holds(self):
@@ -135,13 +183,13 @@ class Batch:
             parts = []
             for _ in range(2):
                 size, at = read_varint(payload, at)
-                parts.append(None if size < 0 else payload[at:at + size])
+                parts.append(None if size < 0 else payload[at : at + size])
                 at += max(size, 0)
             headers, at = read_varint(payload, at)
             pairs = []
             for _ in range(headers * 2):
                 size, at = read_varint(payload, at)
-                pairs.append(None if size < 0 else payload[at:at + size])
+                pairs.append(None if size < 0 else payload[at : at + size])
                 at += max(size, 0)
             pairs = list(zip(pairs[::2], pairs[1::2]))
             out.append((self.base_offset + offset, self.first_timestamp + timestamp, *parts, pairs))

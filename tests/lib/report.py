@@ -1,4 +1,5 @@
-"""One line a check: `ok`, `FAIL` or `skip`, the stage, the name. `tests/all` counts these lines, so nothing else may print them."""
+"""One line a check: `ok`, `FAIL` or `skip`, the stage, the name. `tests/all` counts these lines."""
+
 import os
 import sys
 import time

@@ -1,7 +1,8 @@
-"""Kafka's request and response layouts at every version, read from the message definitions that ship inside kafka-clients.
+"""Kafka's request and response layouts at every version, from the message definitions inside kafka-clients.
 
 Values are plain dicts with the definitions' own field names; what a dict leaves out takes the definition's default.
 """
+
 import functools
 import json
 import re
@@ -192,7 +193,7 @@ class Reader:
     def take(self, n):
         assert 0 <= n <= len(self.data) - self.at, f"answer is cut: {n} bytes wanted at {self.at} of {len(self.data)}"
         self.at += n
-        return self.data[self.at - n:self.at]
+        return self.data[self.at - n : self.at]
 
     def number(self, code):
         return struct.unpack(">" + code, self.take(struct.calcsize(code)))[0]

@@ -2,6 +2,7 @@
 
 Every server started here dies with the test that started it, also when the test is killed (PR_SET_PDEATHSIG).
 """
+
 import atexit
 import ctypes
 import os
@@ -171,16 +172,26 @@ class Oncilla(Server):
     def command(self):
         given = {"shard.listeners": self.mode, "http.listen": "127.0.0.1:0", **self.settings}
         extra = [part for key, value in given.items() for part in ("-X", f"{key}={value}")]
-        return [str(binary()), "serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}",
-                "--cores", str(self.cores), *extra]
+        return [
+            str(binary()),
+            "serve",
+            "--data",
+            str(self.data),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--cores",
+            str(self.cores),
+            *extra,
+        ]
 
     def start(self):
         began = time.monotonic()
         self._spawn(self.command(), stdout=subprocess.PIPE, text=True)
         # A thread, so that a broker that says nothing cannot hold the test.
         lines = []
-        reader = threading.Thread(target=lambda out: lines.append(out.readline()), args=(self.process.stdout,),
-                                  daemon=True)
+        reader = threading.Thread(
+            target=lambda out: lines.append(out.readline()), args=(self.process.stdout,), daemon=True
+        )
         reader.start()
         reader.join(START_SECONDS)
         found = re.match(r"oncilla \S+ ready kafka=(\S+) http=(\S+) data=.* cores=(\d+)", lines[0] if lines else "")

@@ -1,4 +1,4 @@
-# What the stages need beside the Rust toolchain. Sourced by tests/all; each function does nothing when its work is done.
+# What the stages need beside the Rust toolchain. Sourced by tests/all; each function does its work once.
 
 venv=$ONCILLA_CACHE/venv
 
@@ -8,7 +8,8 @@ need_system() {
   for pair in kcat:kcat g++:g++ make:make java:openjdk-17-jdk-headless mvn:maven node:nodejs npm:npm go:golang-go \
     mkfs.ext4:e2fsprogs python3:python3 /usr/include/zlib.h:zlib1g-dev /usr/include/openssl/ssl.h:libssl-dev; do
     local what=${pair%%:*}
-    if [ "${what#/}" != "$what" ]; then [ -e "$what" ]; else command -v "$what" > /dev/null; fi || wanted+=("${pair##*:}")
+    if [ -e "$what" ] || command -v "$what" > /dev/null; then continue; fi
+    wanted+=("${pair##*:}")
   done
   python3 -c 'import ensurepip' 2> /dev/null || wanted+=(python3-venv)
   [ ${#wanted[@]} -eq 0 ] && return 0
@@ -46,12 +47,20 @@ need_librdkafka() {
   echo "building librdkafka's test runner"
   local fetch=$ONCILLA_CACHE/rdkafka-sys
   mkdir -p "$fetch/src"
-  printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2024"\n[dependencies]\nrdkafka-sys = "=%s"\n[workspace]\n' \
-    '4.10.0+2.12.1' > "$fetch/Cargo.toml"
+  cat > "$fetch/Cargo.toml" <<'T'
+[package]
+name = "fetch"
+version = "0.0.0"
+edition = "2024"
+[dependencies]
+rdkafka-sys = "=4.10.0"
+[workspace]
+T
   : > "$fetch/src/lib.rs"
   (cd "$fetch" && cargo vendor -q vendor > /dev/null)
   rm -rf "$home"
   cp -r "$fetch/vendor/rdkafka-sys/librdkafka" "$home"
-  (cd "$home" && bash ./configure --disable-curl --disable-sasl && make -j2 libs && make -j2 -C tests build) \
+  (cd "$home" && bash ./configure --disable-curl --disable-sasl && make -j2 libs && make -j2 -C tests build &&
+    make -C examples rdkafka_performance) \
     > "$ONCILLA_CACHE/librdkafka-build.log" 2>&1
 }

@@ -1,4 +1,5 @@
-"""Connections that speak the Kafka protocol, whole or wrong, and a view of a cluster that sends requests to the leader."""
+"""Connections that speak the Kafka protocol, whole or wrong, and a cluster seen by its leaders."""
+
 import socket
 import struct
 import time
@@ -182,15 +183,26 @@ class Cluster:
         part = {"Partition": partition, "FetchOffset": offset, "PartitionMaxBytes": max_bytes, **more}
         entry = {"Partitions": [part]}
         entry.update({"TopicId": self.ids[topic]} if version >= 13 else {"Topic": topic})
-        value = {"MaxWaitMs": wait_ms, "MinBytes": 1, "MaxBytes": max_bytes, "IsolationLevel": isolation,
-                 "SessionEpoch": -1, "Topics": [entry]}
+        value = {
+            "MaxWaitMs": wait_ms,
+            "MinBytes": 1,
+            "MaxBytes": max_bytes,
+            "IsolationLevel": isolation,
+            "SessionEpoch": -1,
+            "Topics": [entry],
+        }
         answer = self.to_leader(topic, partition, "Fetch", version, value)
         return answer["Responses"][0]["Partitions"][0]
 
     def offset(self, topic, partition=0, timestamp=-1, version=5):
         part = {"PartitionIndex": partition, "Timestamp": timestamp}
-        answer = self.to_leader(topic, partition, "ListOffsets", version,
-                                {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [part]}]})
+        answer = self.to_leader(
+            topic,
+            partition,
+            "ListOffsets",
+            version,
+            {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [part]}]},
+        )
         return answer["Topics"][0]["Partitions"][0]["Offset"]
 
     def producer_id(self):

@@ -1,4 +1,5 @@
-"""Hostile bytes and hostile habits against a running broker. After each, a good connection is served and memory is flat."""
+"""Hostile bytes and habits against a running broker. After each, a good connection is served and memory is flat."""
+
 import os
 import random
 import resource
@@ -28,8 +29,11 @@ class Field:
 
     def served(self):
         began = time.monotonic()
-        value = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [
-            {"Name": self.topic, "PartitionData": [{"Index": 0, "Records": batch()}]}]}
+        value = {
+            "Acks": -1,
+            "TimeoutMs": 5000,
+            "TopicData": [{"Name": self.topic, "PartitionData": [{"Index": 0, "Records": batch()}]}],
+        }
         answer = self.good.call("Produce", 9, value)
         expect("a record beside it", answer["Responses"][0]["PartitionResponses"][0]["ErrorCode"], 0)
         fresh = Connection(self.server.address(), seconds=10)
@@ -69,18 +73,19 @@ def checks(report, server):
         report.fail("a topic and a first record", error)
         return
     for name, run, spare in (
-            ("random bytes, 300 connections", random_bytes, 16),
-            ("requests with random bodies, 3,000 over all keys", random_bodies, 32),
-            ("golden requests cut at every byte", cut_requests, 16),
-            ("golden requests with flipped bits", flipped_requests, 32),
-            ("a Produce of 12 bytes that announces i32::MAX entries", bombs, 16),
-            ("a compressed batch that unpacks to 900 MiB", zip_bombs, 160),
-            ("frames that announce 100 MB and send nothing, 64 of them", announced, 16),
-            ("twenty clients of one byte at a time", slow_writers, 16),
-            ("clients that ask for much and never read", never_readers, 320),
-            ("1,000 idle connections", idle, 48),
-            ("500 connections that reset in the middle of a request", resets, 16),
-            ("connections that open and close, 2,000 of them", churn, 16)):
+        ("random bytes, 300 connections", random_bytes, 16),
+        ("requests with random bodies, 3,000 over all keys", random_bodies, 32),
+        ("golden requests cut at every byte", cut_requests, 16),
+        ("golden requests with flipped bits", flipped_requests, 32),
+        ("a Produce of 12 bytes that announces i32::MAX entries", bombs, 16),
+        ("a compressed batch that unpacks to 900 MiB", zip_bombs, 160),
+        ("frames that announce 100 MB and send nothing, 64 of them", announced, 16),
+        ("twenty clients of one byte at a time", slow_writers, 16),
+        ("clients that ask for much and never read", never_readers, 320),
+        ("1,000 idle connections", idle, 48),
+        ("500 connections that reset in the middle of a request", resets, 16),
+        ("connections that open and close, 2,000 of them", churn, 16),
+    ):
         report.check(name, flat, field, run, spare)
     report.check("connections leave nothing open", leftovers, field)
 
@@ -124,17 +129,33 @@ def random_bodies(field):
 def golden(field):
     """One good request of each hot API at a plain and a flexible version."""
     topic = field.topic
-    produce = {"Acks": -1, "TimeoutMs": 1000, "TopicData": [
-        {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch([b"a", b"b"])}]}]}
-    fetch = {"MaxWaitMs": 0, "MinBytes": 1, "MaxBytes": 1000, "Topics": [
-        {"Topic": topic, "Partitions": [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}]}]}
+    produce = {
+        "Acks": -1,
+        "TimeoutMs": 1000,
+        "TopicData": [{"Name": topic, "PartitionData": [{"Index": 0, "Records": batch([b"a", b"b"])}]}],
+    }
+    fetch = {
+        "MaxWaitMs": 0,
+        "MinBytes": 1,
+        "MaxBytes": 1000,
+        "Topics": [{"Topic": topic, "Partitions": [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 1000}]}],
+    }
     offsets = {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Timestamp": -1}]}]}
     create = {"Topics": [{"Name": "odd name", "NumPartitions": 1, "ReplicationFactor": 1}], "timeoutMs": 1}
-    rows = [("Produce", 3, produce), ("Produce", 9, produce), ("Fetch", 4, fetch), ("Fetch", 12, fetch),
-            ("ListOffsets", 1, offsets), ("ListOffsets", 7, offsets), ("Metadata", 1, {"Topics": [{"Name": topic}]}),
-            ("Metadata", 12, {"Topics": [{"Name": topic}]}), ("CreateTopics", 2, create), ("CreateTopics", 7, create),
-            ("ApiVersions", 3, {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"}),
-            ("InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1})]
+    rows = [
+        ("Produce", 3, produce),
+        ("Produce", 9, produce),
+        ("Fetch", 4, fetch),
+        ("Fetch", 12, fetch),
+        ("ListOffsets", 1, offsets),
+        ("ListOffsets", 7, offsets),
+        ("Metadata", 1, {"Topics": [{"Name": topic}]}),
+        ("Metadata", 12, {"Topics": [{"Name": topic}]}),
+        ("CreateTopics", 2, create),
+        ("CreateTopics", 7, create),
+        ("ApiVersions", 3, {"ClientSoftwareName": "a", "ClientSoftwareVersion": "1"}),
+        ("InitProducerId", 4, {"TransactionalId": None, "TransactionTimeoutMs": 1}),
+    ]
     maker = Connection(field.server.address())
     try:
         return [maker.request(name, version, value)[4:] for name, version, value in rows]
@@ -165,7 +186,7 @@ def flipped_requests(field):
 
 
 def bombs(field):
-    huge = struct.pack(">i", 2 ** 31 - 1)
+    huge = struct.pack(">i", 2**31 - 1)
     compact = b"\xff\xff\xff\xff\x0f"
     head = lambda key, version: struct.pack(">hhih", key, version, 1, -1)
     for _ in range(50):
@@ -184,14 +205,18 @@ def bombs(field):
 def zip_bombs(field):
     """900 MiB of zeros in less than 1 MiB, as gzip would carry it: refused without unpacking all of it."""
     import zlib
+
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = packer.compress(record(0, b"")[:1])
     chunk = bytes(4 << 20)
     packed += b"".join(packer.compress(chunk) for _ in range(225)) + packer.flush()
     assert len(packed) < 1_040_000, "the bomb itself must pass max.message.bytes"
     data = batch(records=packed, attributes=1)
-    value = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [
-        {"Name": field.topic, "PartitionData": [{"Index": 0, "Records": data}]}]}
+    value = {
+        "Acks": -1,
+        "TimeoutMs": 5000,
+        "TopicData": [{"Name": field.topic, "PartitionData": [{"Index": 0, "Records": data}]}],
+    }
     codes = set()
     for _ in range(5):
         connection = field.connect(seconds=30)
@@ -228,6 +253,7 @@ def slow_writers(field):
             pass
         finally:
             connection.close()
+
     threads = [threading.Thread(target=slow) for _ in range(20)]
     for t in threads:
         t.start()
@@ -240,12 +266,21 @@ def slow_writers(field):
 
 
 def never_readers(field):
-    value = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [{"Name": field.topic, "PartitionData": [
-        {"Index": 0, "Records": batch([bytes(100_000)] * 5)}]}]}
+    value = {
+        "Acks": -1,
+        "TimeoutMs": 5000,
+        "TopicData": [{"Name": field.topic, "PartitionData": [{"Index": 0, "Records": batch([bytes(100_000)] * 5)}]}],
+    }
     for _ in range(20):
         field.good.call("Produce", 9, value)
-    ask = {"MaxWaitMs": 0, "MinBytes": 1, "MaxBytes": 50 << 20, "Topics": [
-        {"Topic": field.topic, "Partitions": [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 50 << 20}]}]}
+    ask = {
+        "MaxWaitMs": 0,
+        "MinBytes": 1,
+        "MaxBytes": 50 << 20,
+        "Topics": [
+            {"Topic": field.topic, "Partitions": [{"Partition": 0, "FetchOffset": 0, "PartitionMaxBytes": 50 << 20}]}
+        ],
+    }
     held = []
     for _ in range(20):
         connection = field.connect()

@@ -1,4 +1,5 @@
-"""What a user does: a wrong flag, a wrong key, a port in use, a second broker, Ctrl-C, Kafka's own tool on our files."""
+"""What a user does: a wrong flag or key, a port in use, a second broker, Ctrl-C, Kafka's own tool on our files."""
+
 import pathlib
 import re
 import signal
@@ -17,19 +18,21 @@ def checks(report, target):
     if target != "oncilla":
         report.skip("the command line", "this is Oncilla's own")
         return
-    for name, run in (("an unknown flag names itself and exits non-zero", wrong_flag),
-                      ("an unknown setting is refused and the nearest is named", wrong_key),
-                      ("a bad value of a setting is refused with key and value", wrong_value),
-                      ("an unknown setting in the file is refused", wrong_file),
-                      ("a port in use is named", port_in_use),
-                      ("a second broker on one directory is refused, the first serves on", second_broker),
-                      ("a data directory that cannot be written is named", read_only),
-                      ("Ctrl-C ends with exit code 0 within seconds, also under load", ctrl_c),
-                      ("a second Ctrl-C ends at once", ctrl_c_twice),
-                      ("stdout of serve is one line", one_line),
-                      ("check exits 0 here", check_command),
-                      ("the embedded defaults start from nothing", defaults),
-                      ("kafka-dump-log reads a sealed segment", dump_log)):
+    for name, run in (
+        ("an unknown flag names itself and exits non-zero", wrong_flag),
+        ("an unknown setting is refused and the nearest is named", wrong_key),
+        ("a bad value of a setting is refused with key and value", wrong_value),
+        ("an unknown setting in the file is refused", wrong_file),
+        ("a port in use is named", port_in_use),
+        ("a second broker on one directory is refused, the first serves on", second_broker),
+        ("a data directory that cannot be written is named", read_only),
+        ("Ctrl-C ends with exit code 0 within seconds, also under load", ctrl_c),
+        ("a second Ctrl-C ends at once", ctrl_c_twice),
+        ("stdout of serve is one line", one_line),
+        ("check exits 0 here", check_command),
+        ("the embedded defaults start from nothing", defaults),
+        ("kafka-dump-log reads a sealed segment", dump_log),
+    ):
         report.check(name, run)
 
 
@@ -76,15 +79,21 @@ def port_in_use():
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        refused(oncilla("serve", "--data", d, "--listen", f"127.0.0.1:{port}", "--cores", 1, "-X", "http.listen=off"),
-                str(port))
+        refused(
+            oncilla("serve", "--data", d, "--listen", f"127.0.0.1:{port}", "--cores", 1, "-X", "http.listen=off"),
+            str(port),
+        )
 
 
 def second_broker():
     with Oncilla() as first:
-        refused(oncilla("serve", "--data", first.data, "--listen", "127.0.0.1:0", "--cores", 1, "-X", "http.listen=off"),
-                str(first.data))
-        expect("the first serves", len(Cluster(first.address()).call("Metadata", 9, {"Topics": []})["Brokers"]) > 0, True)
+        refused(
+            oncilla("serve", "--data", first.data, "--listen", "127.0.0.1:0", "--cores", 1, "-X", "http.listen=off"),
+            str(first.data),
+        )
+        expect(
+            "the first serves", len(Cluster(first.address()).call("Metadata", 9, {"Topics": []})["Brokers"]) > 0, True
+        )
 
 
 def read_only():
@@ -101,8 +110,20 @@ def loaded(server):
         expect("produce", cluster.produce("user", batch())["ErrorCode"], 0)
     # A fetch that waits for a minute must not hold the end.
     connection = cluster.at(cluster.leader("user"))
-    connection.send(connection.request("Fetch", 12, {"MaxWaitMs": 60000, "MinBytes": 1, "MaxBytes": 1000, "Topics": [
-        {"Topic": "user", "Partitions": [{"Partition": 0, "FetchOffset": 20, "PartitionMaxBytes": 1000}]}]}))
+    connection.send(
+        connection.request(
+            "Fetch",
+            12,
+            {
+                "MaxWaitMs": 60000,
+                "MinBytes": 1,
+                "MaxBytes": 1000,
+                "Topics": [
+                    {"Topic": "user", "Partitions": [{"Partition": 0, "FetchOffset": 20, "PartitionMaxBytes": 1000}]}
+                ],
+            },
+        )
+    )
     return cluster
 
 
@@ -151,8 +172,9 @@ def defaults():
         with socket.socket() as probe:
             taken = any(probe.connect_ex(("127.0.0.1", p)) == 0 for p in (9092, 9644))
         extra = ["--listen", "127.0.0.1:0", "-X", "http.listen=off"] if taken else []
-        process = subprocess.Popen([str(binary()), "serve", *extra], cwd=d, stdout=subprocess.PIPE, text=True,
-                                   stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(binary()), "serve", *extra], cwd=d, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL
+        )
         try:
             line = process.stdout.readline()
             assert re.match(r"oncilla \S+ ready kafka=\S+ http=\S+ data=\S+ cores=\d+", line), f"first line: {line!r}"
@@ -169,13 +191,25 @@ def dump_log():
         cluster.create("dump", 1, segment_bytes=1 << 20)
         pid, epoch = cluster.producer_id()
         for seq in range(40):
-            got = cluster.produce("dump", batch([b"v" * 60000], pid=pid, epoch=epoch, seq=seq,
-                                                codec="gzip" if seq % 2 else "none"))
+            got = cluster.produce(
+                "dump", batch([b"v" * 60000], pid=pid, epoch=epoch, seq=seq, codec="gzip" if seq % 2 else "none")
+            )
             expect("produce", got["ErrorCode"], 0)
         segments = sorted(server.data.glob("topics/dump.*/0/*.log"))
         assert len(segments) >= 2, f"nothing was sealed: {segments}"
-        said = subprocess.run([str(PEER), "tool", "org.apache.kafka.tools.DumpLogSegments", "--deep-iteration", "--files",
-                               str(segments[0])], capture_output=True, text=True, timeout=60)
+        said = subprocess.run(
+            [
+                str(PEER),
+                "tool",
+                "org.apache.kafka.tools.DumpLogSegments",
+                "--deep-iteration",
+                "--files",
+                str(segments[0]),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         text = said.stdout + said.stderr
         batches_seen = re.findall(r"baseOffset: (\d+) lastOffset: (\d+)", text)
         assert batches_seen and batches_seen[0] == ("0", "0"), text[-800:]

@@ -1,4 +1,5 @@
 """ApiVersions (contract K18, G2, D1) and what happens to keys and versions that are not served (KC.5)."""
+
 import struct
 
 from schema import api_name, layout
@@ -51,10 +52,12 @@ def _(o):
     out = {}
     for version in (3, 4):
         answer = o.call("ApiVersions", version, CLIENT)
-        out[f"supported v{version}"] = {f["Name"]: [f["MinVersion"], f["MaxVersion"]]
-                                        for f in answer["SupportedFeatures"]}
-        out[f"finalized v{version}"] = {f["Name"]: [f["MinVersionLevel"], f["MaxVersionLevel"]]
-                                        for f in answer["FinalizedFeatures"]}
+        out[f"supported v{version}"] = {
+            f["Name"]: [f["MinVersion"], f["MaxVersion"]] for f in answer["SupportedFeatures"]
+        }
+        out[f"finalized v{version}"] = {
+            f["Name"]: [f["MinVersionLevel"], f["MaxVersionLevel"]] for f in answer["FinalizedFeatures"]
+        }
         out[f"epoch v{version}"] = answer["FinalizedFeaturesEpoch"] >= 0
     return out
 
@@ -79,9 +82,17 @@ def _(o):
 
 @case("K18.4 client names")
 def _(o):
-    names = {"usual": ("java", "4.3.1"), "empty name": ("", "1"), "empty version": ("x", ""), "blank": ("a b", "1"),
-             "dash at the end": ("ab-", "1"), "dash inside": ("a-b.c", "1"), "dot at the start": (".a", "1"),
-             "not ascii": ("ä", "1"), "long": ("x" * 3000, "1")}
+    names = {
+        "usual": ("java", "4.3.1"),
+        "empty name": ("", "1"),
+        "empty version": ("x", ""),
+        "blank": ("a b", "1"),
+        "dash at the end": ("ab-", "1"),
+        "dash inside": ("a-b.c", "1"),
+        "dot at the start": (".a", "1"),
+        "not ascii": ("ä", "1"),
+        "long": ("x" * 3000, "1"),
+    }
     out = {}
     for label, (name, version) in names.items():
         _, body = raw_answer(o, 4, client={"ClientSoftwareName": name, "ClientSoftwareVersion": version})
@@ -104,25 +115,62 @@ def _(o):
     return {str(key): outcome(lambda k=key: ask(o, k, 0)) for key in keys}
 
 
-RANGES = {0: (3, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 5),
-          23: (2, 4), 32: (1, 4), 33: (0, 2), 35: (1, 5), 37: (0, 3), 44: (0, 1), 60: (0, 2), 61: (0, 0), 74: (0, 1),
-          75: (0, 0)}
+RANGES = {
+    0: (3, 13),
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    10: (0, 6),
+    19: (2, 7),
+    20: (1, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (2, 4),
+    32: (1, 4),
+    33: (0, 2),
+    35: (1, 5),
+    37: (0, 3),
+    44: (0, 1),
+    60: (0, 2),
+    61: (0, 0),
+    74: (0, 1),
+    75: (0, 0),
+}
 
 
 @case("KC.5 versions outside the range close")
 def _(o):
-    return {f"{api_name(key)} {version}": outcome(lambda k=key, v=version: ask(o, k, v))
-            for key, (low, high) in RANGES.items() for version in (low - 1, high + 1, 1000) if version != -1}
+    return {
+        f"{api_name(key)} {version}": outcome(lambda k=key, v=version: ask(o, k, v))
+        for key, (low, high) in RANGES.items()
+        for version in (low - 1, high + 1, 1000)
+        if version != -1
+    }
 
 
 @case("KU.6 every announced version of the built APIs answers an empty or small request")
 def _(o):
-    small = {"Produce": {"Acks": -1}, "Fetch": {}, "ListOffsets": {"ReplicaId": -1}, "Metadata": {"Topics": []},
-             "CreateTopics": {"timeoutMs": 100}, "DeleteTopics": {"TimeoutMs": 100}, "DeleteRecords": {},
-             "InitProducerId": {"TransactionalId": None, "TransactionTimeoutMs": 1}, "OffsetForLeaderEpoch": {},
-             "DescribeConfigs": {}, "AlterConfigs": {}, "DescribeLogDirs": {"Topics": []}, "CreatePartitions": {},
-             "IncrementalAlterConfigs": {}, "DescribeCluster": {}, "DescribeProducers": {}, "ListConfigResources": {},
-             "DescribeTopicPartitions": {"Topics": [], "Cursor": None}, "FindCoordinator": {}}
+    small = {
+        "Produce": {"Acks": -1},
+        "Fetch": {},
+        "ListOffsets": {"ReplicaId": -1},
+        "Metadata": {"Topics": []},
+        "CreateTopics": {"timeoutMs": 100},
+        "DeleteTopics": {"TimeoutMs": 100},
+        "DeleteRecords": {},
+        "InitProducerId": {"TransactionalId": None, "TransactionTimeoutMs": 1},
+        "OffsetForLeaderEpoch": {},
+        "DescribeConfigs": {},
+        "AlterConfigs": {},
+        "DescribeLogDirs": {"Topics": []},
+        "CreatePartitions": {},
+        "IncrementalAlterConfigs": {},
+        "DescribeCluster": {},
+        "DescribeProducers": {},
+        "ListConfigResources": {},
+        "DescribeTopicPartitions": {"Topics": [], "Cursor": None},
+        "FindCoordinator": {},
+    }
     out = {}
     for key, (low, high) in RANGES.items():
         name = api_name(key)
@@ -130,6 +178,7 @@ def _(o):
         def one(version, name=name):
             fields = {f["name"] for f in layout(name + "Request", version).message["fields"]}
             return isinstance(o.call(name, version, {k: v for k, v in small[name].items() if k in fields}), dict)
+
         out[name] = by_version(range(low, high + 1), one)
     return out
 

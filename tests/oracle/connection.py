@@ -1,4 +1,5 @@
 """Connections and framing: contract KC."""
+
 import struct
 import time
 
@@ -23,7 +24,7 @@ def after(o, data, seconds=3):
 
 @case("KC.1 frame sizes")
 def _(o):
-    sizes = {"0": 0, "-1": -1, "i32 min": -2 ** 31, "limit + 1": LIMIT + 1, "i32 max": 2 ** 31 - 1}
+    sizes = {"0": 0, "-1": -1, "i32 min": -(2**31), "limit + 1": LIMIT + 1, "i32 max": 2**31 - 1}
     out = {label: after(o, struct.pack(">i", n)) for label, n in sizes.items()}
     for n in range(1, 11):
         out[f"{n} zero bytes"] = after(o, frame(b"\0" * n))
@@ -50,42 +51,48 @@ def _(o):
 def _(o):
     body = layout("MetadataRequest", 9).encode({"Topics": []})
     head = struct.pack(">hhih", 3, 9, 1, 1) + b"x"
-    return {"unknown tag in the header": after(o, frame(head + b"\x01\x63\x03abc" + body)),
-            "a tag twice": after(o, frame(head + b"\x02\x63\x01a\x63\x01b" + body)),
-            "tag beyond the frame": after(o, frame(head + b"\x01\x63\x7fabc" + body)),
-            "header without tag section": after(o, frame(head)),
-            "unknown tag in the body": after(o, frame(head + b"\0" + body[:-1] + b"\x01\x63\x03abc")),
-            "body without tag section": after(o, frame(head + b"\0" + body[:-1])),
-            "ten thousand tags announced": after(o, frame(head + b"\0" + body[:-1] + b"\x90\x4e"))}
+    return {
+        "unknown tag in the header": after(o, frame(head + b"\x01\x63\x03abc" + body)),
+        "a tag twice": after(o, frame(head + b"\x02\x63\x01a\x63\x01b" + body)),
+        "tag beyond the frame": after(o, frame(head + b"\x01\x63\x7fabc" + body)),
+        "header without tag section": after(o, frame(head)),
+        "unknown tag in the body": after(o, frame(head + b"\0" + body[:-1] + b"\x01\x63\x03abc")),
+        "body without tag section": after(o, frame(head + b"\0" + body[:-1])),
+        "ten thousand tags announced": after(o, frame(head + b"\0" + body[:-1] + b"\x90\x4e")),
+    }
 
 
 @case("KC.6 bodies that do not fit their schema")
 def _(o):
     head = struct.pack(">hhih", 3, 4, 1, 1) + b"x"
     flexible = struct.pack(">hhih", 3, 9, 1, 1) + b"x\0"
-    huge = struct.pack(">i", 2 ** 31 - 1)
-    return {"empty": after(o, frame(head)),
-            "array count beyond the frame": after(o, frame(head + struct.pack(">i", 1000) + b"\0\1a\1")),
-            "array count i32 max": after(o, frame(head + huge)),
-            "array count -1": after(o, frame(head + b"\xff\xff\xff\xff\0")),
-            "array count -2": after(o, frame(head + struct.pack(">i", -2) + b"\0")),
-            "name null": after(o, frame(head + struct.pack(">ih", 1, -1) + b"\0")),
-            "bytes behind the body": after(o, frame(head + struct.pack(">i", 0) + b"\0" + b"more")),
-            "boolean 7": after(o, frame(head + struct.pack(">i", 0) + b"\7")),
-            "compact count of 6 bytes": after(o, frame(flexible + b"\xff\xff\xff\xff\xff\1" + b"\0" * 8)),
-            "compact count huge": after(o, frame(flexible + b"\xff\xff\xff\xff\x0f" + b"\0" * 8)),
-            "compact name beyond the frame": after(o, frame(flexible + b"\2\x7fab\0" + b"\0" * 4)),
-            "produce: partitions beyond the frame": after(o, frame(
-                struct.pack(">hhih", 0, 3, 1, 1) + b"x" + struct.pack(">hhi", -1, -1, 1000) + huge)),
-            "fetch: topics beyond the frame": after(o, frame(
-                struct.pack(">hhih", 1, 4, 1, 1) + b"x" + struct.pack(">iiiib", -1, 0, 1, 1000, 0) + huge))}
+    huge = struct.pack(">i", 2**31 - 1)
+    return {
+        "empty": after(o, frame(head)),
+        "array count beyond the frame": after(o, frame(head + struct.pack(">i", 1000) + b"\0\1a\1")),
+        "array count i32 max": after(o, frame(head + huge)),
+        "array count -1": after(o, frame(head + b"\xff\xff\xff\xff\0")),
+        "array count -2": after(o, frame(head + struct.pack(">i", -2) + b"\0")),
+        "name null": after(o, frame(head + struct.pack(">ih", 1, -1) + b"\0")),
+        "bytes behind the body": after(o, frame(head + struct.pack(">i", 0) + b"\0" + b"more")),
+        "boolean 7": after(o, frame(head + struct.pack(">i", 0) + b"\7")),
+        "compact count of 6 bytes": after(o, frame(flexible + b"\xff\xff\xff\xff\xff\1" + b"\0" * 8)),
+        "compact count huge": after(o, frame(flexible + b"\xff\xff\xff\xff\x0f" + b"\0" * 8)),
+        "compact name beyond the frame": after(o, frame(flexible + b"\2\x7fab\0" + b"\0" * 4)),
+        "produce: partitions beyond the frame": after(
+            o, frame(struct.pack(">hhih", 0, 3, 1, 1) + b"x" + struct.pack(">hhi", -1, -1, 1000) + huge)
+        ),
+        "fetch: topics beyond the frame": after(
+            o, frame(struct.pack(">hhih", 1, 4, 1, 1) + b"x" + struct.pack(">iiiib", -1, 0, 1, 1000, 0) + huge)
+        ),
+    }
 
 
 @case("KC.7 correlation ids are echoed")
 def _(o):
     connection = o.connect()
     out = []
-    for number in (0, 5, 5, -1, 2 ** 31 - 1, -2 ** 31):
+    for number in (0, 5, 5, -1, 2**31 - 1, -(2**31)):
         connection.send(metadata(connection, correlation=number))
         out.append(connection.answer()[0])
     return out
@@ -96,6 +103,7 @@ def _(o):
     topic = o.topic()
     connection = o.connect(topic)
     from reading import body
+
     waiting = connection.request("Fetch", 12, body(o, 12, [(topic, 0, 0)], wait_ms=700))
     began = time.monotonic()
     connection.send(waiting + metadata(connection) + metadata(connection))
@@ -112,10 +120,14 @@ def _(o):
     topic = o.topic()
     connection = o.connect(topic)
     from reading import body
+
     data = b""
     for i in range(20):
-        value = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [
-            {"Name": topic, "PartitionData": [{"Index": 0, "Records": batch([f"{i}".encode()])}]}]}
+        value = {
+            "Acks": -1,
+            "TimeoutMs": 5000,
+            "TopicData": [{"Name": topic, "PartitionData": [{"Index": 0, "Records": batch([f"{i}".encode()])}]}],
+        }
         data += connection.request("Produce", 9, value)
         data += connection.request("Fetch", 12, body(o, 12, [(topic, 0, i)]))
     connection.send(data)
@@ -155,9 +167,13 @@ def _(o):
 @case("KC.11 other protocols on a plain port")
 def _(o):
     hello = bytes.fromhex("16030100a5010000a10303") + b"\x11" * 160
-    return {"http": after(o, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-            "http post": after(o, b"POST /topics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"),
-            "tls": after(o, hello), "ssh": after(o, b"SSH-2.0-OpenSSH_9.2\r\n"), "redis": after(o, b"*1\r\n$4\r\nPING\r\n")}
+    return {
+        "http": after(o, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        "http post": after(o, b"POST /topics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"),
+        "tls": after(o, hello),
+        "ssh": after(o, b"SSH-2.0-OpenSSH_9.2\r\n"),
+        "redis": after(o, b"*1\r\n$4\r\nPING\r\n"),
+    }
 
 
 @case("KC.12 closing with much unread is a plain close")
@@ -174,6 +190,9 @@ def _(o):
 def _(o):
     connection = o.connect(seconds=3)
     shake = connection.call("SaslHandshake", 1, {"Mechanism": "PLAIN"})
-    return [shake["ErrorCode"], shake["Mechanisms"],
-            connection.call("SaslAuthenticate", 2, {"AuthBytes": b"\0a\0b"})["ErrorCode"],
-            connection.call("Metadata", 1, {"Topics": []})["ControllerId"] >= 0]
+    return [
+        shake["ErrorCode"],
+        shake["Mechanisms"],
+        connection.call("SaslAuthenticate", 2, {"AuthBytes": b"\0a\0b"})["ErrorCode"],
+        connection.call("Metadata", 1, {"Topics": []})["ControllerId"] >= 0,
+    ]

@@ -1,8 +1,9 @@
 """Idempotent producers: contract A3, A5 and B2 for producers without a transactional id."""
+
 from batches import batch
 from table import by_version, case, outcome, produced, settle
 
-MAX = 2 ** 31 - 1
+MAX = 2**31 - 1
 
 # Steps of one producer on one partition: (epoch, base sequence, records). Answers are (code, base offset).
 SEQUENCES = {
@@ -45,6 +46,7 @@ def send(o, topic, pid, epoch, seq, count, version=9, **more):
 
 def add_sequences():
     for name, steps in SEQUENCES.items():
+
         def run(o, steps=steps):
             out = []
             for version in (3, 9, 13):
@@ -55,6 +57,7 @@ def add_sequences():
                     out.append([got["ErrorCode"], got["BaseOffset"], got.get("LogStartOffset")])
                 out.append(o.cluster.offset(topic))
             return out
+
         case(name)(run)
 
 
@@ -76,8 +79,13 @@ def _(o):
     pid, epoch = o.cluster.producer_id()
     for seq in range(3):
         send(o, topic, pid, epoch, seq, 1)
-    o.cluster.to_leader(topic, 0, "DeleteRecords", 2, {"TimeoutMs": 5000, "Topics": [
-        {"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": 3}]}]})
+    o.cluster.to_leader(
+        topic,
+        0,
+        "DeleteRecords",
+        2,
+        {"TimeoutMs": 5000, "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Offset": 3}]}]},
+    )
     return [produced(send(o, topic, pid, epoch, seq, 1)) for seq in (1, 2, 3, 5)]
 
 
@@ -86,10 +94,12 @@ def _(o):
     topic = o.topic(max_message_bytes=200, message_timestamp_before_max_ms=3_600_000)
     pid, epoch = o.cluster.producer_id()
     send(o, topic, pid, epoch, 0, 1)
-    out = [produced(o.cluster.produce(topic, batch([b"v" * 500], pid=pid, epoch=epoch, seq=0))),
-           produced(o.cluster.produce(topic, batch(pid=pid, epoch=epoch, seq=0, timestamp=1000))),
-           produced(o.cluster.produce(topic, batch(pid=pid, epoch=epoch, seq=0, crc_xor=1))),
-           produced(send(o, topic, pid, epoch, 0, 1))]
+    out = [
+        produced(o.cluster.produce(topic, batch([b"v" * 500], pid=pid, epoch=epoch, seq=0))),
+        produced(o.cluster.produce(topic, batch(pid=pid, epoch=epoch, seq=0, timestamp=1000))),
+        produced(o.cluster.produce(topic, batch(pid=pid, epoch=epoch, seq=0, crc_xor=1))),
+        produced(send(o, topic, pid, epoch, 0, 1)),
+    ]
     return out
 
 
@@ -106,16 +116,20 @@ def _(o):
 def _(o):
     topic = o.topic()
     a, b = (o.cluster.producer_id()[0] for _ in range(2))
-    return [send(o, topic, pid, 0, seq, 1)["ErrorCode"] for pid, seq in
-            ((a, 0), (b, 0), (a, 1), (b, 2), (b, 1), (a, 3), (a, 2), (a, 0), (b, 0))]
+    return [
+        send(o, topic, pid, 0, seq, 1)["ErrorCode"]
+        for pid, seq in ((a, 0), (b, 0), (a, 1), (b, 2), (b, 1), (a, 3), (a, 2), (a, 0), (b, 0))
+    ]
 
 
 @case("A5 one producer on two partitions: sequences are apart")
 def _(o):
     topic = o.topic(2)
     pid, epoch = o.cluster.producer_id()
-    return [send(o, topic, pid, epoch, seq, 1, partition=p)["ErrorCode"] for p, seq in
-            ((0, 0), (1, 0), (0, 1), (1, 2), (1, 1), (0, 0))]
+    return [
+        send(o, topic, pid, epoch, seq, 1, partition=p)["ErrorCode"]
+        for p, seq in ((0, 0), (1, 0), (0, 1), (1, 2), (1, 1), (0, 0))
+    ]
 
 
 @case("A5 five batches pipelined, the second is bad: the rest is refused and the retry succeeds")
@@ -126,8 +140,11 @@ def _(o):
 
     def frame(seq, **more):
         records = batch(pid=pid, epoch=epoch, seq=seq, **more)
-        value = {"Acks": -1, "TimeoutMs": 5000, "TopicData": [
-            {"Name": topic, "PartitionData": [{"Index": 0, "Records": records}]}]}
+        value = {
+            "Acks": -1,
+            "TimeoutMs": 5000,
+            "TopicData": [{"Name": topic, "PartitionData": [{"Index": 0, "Records": records}]}],
+        }
         return connection.request("Produce", 9, value)
 
     def codes(n):
@@ -135,9 +152,11 @@ def _(o):
         for _ in range(n):
             _, body = connection.answer()
             from wire import decode_answer
+
             part = decode_answer("Produce", 9, body)["Responses"][0]["PartitionResponses"][0]
             out.append([part["ErrorCode"], part["BaseOffset"]])
         return out
+
     connection.send(b"".join(frame(s, crc_xor=int(s == 1)) for s in range(5)))
     first = codes(5)
     connection.send(b"".join(frame(s) for s in range(1, 5)))
@@ -150,8 +169,11 @@ def _(o):
     pid, epoch = o.cluster.producer_id()
     out = [send(o, topic, pid, epoch, 0, 1, acks=1)["ErrorCode"]]
     connection = o.connect(topic)
-    value = {"Acks": 0, "TimeoutMs": 5000, "TopicData": [{"Name": topic, "PartitionData": [
-        {"Index": 0, "Records": batch(pid=pid, epoch=epoch, seq=1)}]}]}
+    value = {
+        "Acks": 0,
+        "TimeoutMs": 5000,
+        "TopicData": [{"Name": topic, "PartitionData": [{"Index": 0, "Records": batch(pid=pid, epoch=epoch, seq=1)}]}],
+    }
     connection.send(connection.request("Produce", 9, value))
     settle(lambda: o.cluster.offset(topic), lambda end: end == 2)
     connection.send(connection.request("Produce", 9, value))
@@ -165,6 +187,7 @@ def _(o):
     def ask(version, timeout, **more):
         answer = o.call("InitProducerId", version, {"TransactionalId": None, "TransactionTimeoutMs": timeout, **more})
         return [answer["ErrorCode"], answer["ProducerId"] >= 0, answer["ProducerEpoch"]]
+
     o.cluster.producer_id()
     out = {f"timeout {t}": by_version(range(0, 6), lambda v, t=t: ask(v, t)) for t in (60000, 0, -1, MAX)}
     for label, pid, epoch in (("both", 5, 3), ("id alone", 5, -1), ("epoch alone", -1, 3)):
@@ -184,8 +207,23 @@ def _(o):
     pid, epoch = o.cluster.producer_id()
     for seq in (0, 2):
         send(o, topic, pid, epoch, seq, 2)
-    answer = o.cluster.to_leader(topic, 0, "DescribeProducers", 0, {"Topics": [
-        {"Name": topic, "PartitionIndexes": [0, 9]}]})
-    return sorted([p["PartitionIndex"], p["ErrorCode"], [
-        [a["ProducerId"] == pid, a["ProducerEpoch"], a["LastSequence"], a["CoordinatorEpoch"],
-         a["CurrentTxnStartOffset"]] for a in p["ActiveProducers"]]] for p in answer["Topics"][0]["Partitions"])
+    answer = o.cluster.to_leader(
+        topic, 0, "DescribeProducers", 0, {"Topics": [{"Name": topic, "PartitionIndexes": [0, 9]}]}
+    )
+    return sorted(
+        [
+            p["PartitionIndex"],
+            p["ErrorCode"],
+            [
+                [
+                    a["ProducerId"] == pid,
+                    a["ProducerEpoch"],
+                    a["LastSequence"],
+                    a["CoordinatorEpoch"],
+                    a["CurrentTxnStartOffset"],
+                ]
+                for a in p["ActiveProducers"]
+            ],
+        ]
+        for p in answer["Topics"][0]["Partitions"]
+    )

@@ -1,4 +1,5 @@
 """Fetch (contract C1), ListOffsets (C2), OffsetForLeaderEpoch (K23), DeleteRecords (K21)."""
+
 import time
 
 from batches import batch
@@ -15,8 +16,13 @@ def body(o, version, parts, wait_ms=0, min_bytes=1, max_bytes=1 << 20, session=(
         part.update(rest[1] if len(rest) > 1 else {})
         part = {k: v for k, v in part.items() if k != "LastFetchedEpoch" or version >= 12}
         topics.append({"Partitions": [part], **named(o, version, topic)})
-    out = {"MaxWaitMs": wait_ms, "MinBytes": min_bytes, "MaxBytes": max_bytes, "IsolationLevel": isolation,
-           "Topics": topics}
+    out = {
+        "MaxWaitMs": wait_ms,
+        "MinBytes": min_bytes,
+        "MaxBytes": max_bytes,
+        "IsolationLevel": isolation,
+        "Topics": topics,
+    }
     if version >= 7:
         out.update({"SessionId": session[0], "SessionEpoch": session[1]})
         gone = [{"Partitions": [p], **named(o, version, t)} for t, p in forget]
@@ -43,8 +49,10 @@ def fetch(o, topic, version, parts, **more):
 def _(o):
     topic = o.topic()
     o.fill(topic, 3, records=2)
-    return {str(at): by_version(FETCH, lambda v, a=at: parts_of(fetch(o, topic, v, [(topic, 0, a)])))
-            for at in (0, 1, 3, 5, 6, 7, 1000, -1, -2, 2 ** 63 - 1)}
+    return {
+        str(at): by_version(FETCH, lambda v, a=at: parts_of(fetch(o, topic, v, [(topic, 0, a)])))
+        for at in (0, 1, 3, 5, 6, 7, 1000, -1, -2, 2**63 - 1)
+    }
 
 
 @case("C1 positions below the log start")
@@ -52,8 +60,10 @@ def _(o):
     topic = o.topic()
     o.fill(topic, 5)
     delete_records(o, topic, 3)
-    return {str(at): by_version((4, 11, 12, 18), lambda v, a=at: parts_of(fetch(o, topic, v, [(topic, 0, a)])))
-            for at in (0, 2, 3, 5)}
+    return {
+        str(at): by_version((4, 11, 12, 18), lambda v, a=at: parts_of(fetch(o, topic, v, [(topic, 0, a)])))
+        for at in (0, 2, 3, 5)
+    }
 
 
 @case("C1 an empty log")
@@ -66,7 +76,9 @@ def _(o):
 def _(o):
     topic = o.topic()
     o.fill(topic, 2)
-    return by_version(FETCH, lambda v: [parts_of(fetch(o, topic, v, [(topic, 0, at)], isolation=1)) for at in (0, 2, 9)])
+    return by_version(
+        FETCH, lambda v: [parts_of(fetch(o, topic, v, [(topic, 0, at)], isolation=1)) for at in (0, 2, 9)]
+    )
 
 
 @case("C1 isolation level 2")
@@ -103,7 +115,14 @@ def _(o):
     o.fill(topic, 4, size=400)
     size = len(batch([b"v" * 400]))
     out = {}
-    for label, limit in (("0", 0), ("1", 1), ("one less", size - 1), ("equal", size), ("two", 2 * size), ("all", 9 * size)):
+    for label, limit in (
+        ("0", 0),
+        ("1", 1),
+        ("one less", size - 1),
+        ("equal", size),
+        ("two", 2 * size),
+        ("all", 9 * size),
+    ):
         out[f"partition {label}"] = parts_of(fetch(o, topic, 12, [(topic, 0, 0, limit)]))
         out[f"answer {label}"] = parts_of(fetch(o, topic, 12, [(topic, 0, 0)], max_bytes=limit))
     return out
@@ -113,8 +132,10 @@ def _(o):
 def _(o):
     topic = o.topic()
     o.fill(topic)
-    return [parts_of(fetch(o, topic, 12, [(topic, 0, 0, -1)])),
-            parts_of(fetch(o, topic, 12, [(topic, 0, 0)], max_bytes=-1))]
+    return [
+        parts_of(fetch(o, topic, 12, [(topic, 0, 0, -1)])),
+        parts_of(fetch(o, topic, 12, [(topic, 0, 0)], max_bytes=-1)),
+    ]
 
 
 @case("C1 waits: when an answer comes at once and when at max_wait")
@@ -126,13 +147,19 @@ def _(o):
         began = time.monotonic()
         fetch(o, topic, 12, more.pop("parts", [(topic, 0, 1)]), **more)
         return "at once" if time.monotonic() - began < 0.3 else "waits"
-    return {"empty": timed(wait_ms=600), "min_bytes 0": timed(wait_ms=600, min_bytes=0),
-            "min_bytes -1": timed(wait_ms=600, min_bytes=-1), "max_wait 0": timed(wait_ms=0),
-            "max_wait -1": timed(wait_ms=-1), "data": timed(wait_ms=600, parts=[(topic, 0, 0)]),
-            "too little data": timed(wait_ms=600, min_bytes=5000, parts=[(topic, 0, 0)]),
-            "min_bytes above max_bytes": timed(wait_ms=600, min_bytes=5000, max_bytes=10, parts=[(topic, 0, 0)]),
-            "out of range": timed(wait_ms=600, parts=[(topic, 0, 1), (topic, 0, 99)]),
-            "unknown partition": timed(wait_ms=600, parts=[(topic, 0, 1), (topic, 8, 0)])}
+
+    return {
+        "empty": timed(wait_ms=600),
+        "min_bytes 0": timed(wait_ms=600, min_bytes=0),
+        "min_bytes -1": timed(wait_ms=600, min_bytes=-1),
+        "max_wait 0": timed(wait_ms=0),
+        "max_wait -1": timed(wait_ms=-1),
+        "data": timed(wait_ms=600, parts=[(topic, 0, 0)]),
+        "too little data": timed(wait_ms=600, min_bytes=5000, parts=[(topic, 0, 0)]),
+        "min_bytes above max_bytes": timed(wait_ms=600, min_bytes=5000, max_bytes=10, parts=[(topic, 0, 0)]),
+        "out of range": timed(wait_ms=600, parts=[(topic, 0, 1), (topic, 0, 99)]),
+        "unknown partition": timed(wait_ms=600, parts=[(topic, 0, 1), (topic, 8, 0)]),
+    }
 
 
 @case("C1 a waiting fetch is woken by a record")
@@ -144,6 +171,7 @@ def _(o):
     time.sleep(0.2)
     o.fill(topic)
     from wire import decode_answer
+
     got = parts_of(decode_answer("Fetch", 12, connection.answer()[1]))
     return [got, time.monotonic() - began < 3]
 
@@ -168,11 +196,14 @@ def _(o):
     out = {}
     # An epoch below the present one exists only where it is above 0; -2 stands for "negative: not checked".
     for label, epoch in (("current", now), ("above", now + 1), ("far above", now + 1000), ("-1", -1), ("-2", -2)):
-        out[label] = by_version((9, 12, 15), lambda v, e=epoch: parts_of(
-            fetch(o, topic, v, [(topic, 0, 0, 1 << 20, {"CurrentLeaderEpoch": e})])))
+        out[label] = by_version(
+            (9, 12, 15),
+            lambda v, e=epoch: parts_of(fetch(o, topic, v, [(topic, 0, 0, 1 << 20, {"CurrentLeaderEpoch": e})])),
+        )
     for label, epoch in (("current", now), ("above", now + 1), ("-1", -1)):
-        got = by_version((12, 16), lambda v, e=epoch: parts_of(
-            fetch(o, topic, v, [(topic, 0, 0, 1 << 20, {"LastFetchedEpoch": e})])))
+        got = by_version(
+            (12, 16), lambda v, e=epoch: parts_of(fetch(o, topic, v, [(topic, 0, 0, 1 << 20, {"LastFetchedEpoch": e})]))
+        )
         out[f"last fetched {label}"] = got
     return out
 
@@ -196,8 +227,15 @@ def _(o):
     topic = o.topic()
     o.fill(topic, 2)
     at = [(topic, 0, 0)]
-    return {str(v): session(o, topic, [(0, at), (1, []), (2, []), (3, [(topic, 0, 2)]), (4, []),
-                                       (5, [(topic, 0, 1)]), (-1, at), (6, [])], v) for v in (7, 12, 13, 18)}
+    return {
+        str(v): session(
+            o,
+            topic,
+            [(0, at), (1, []), (2, []), (3, [(topic, 0, 2)]), (4, []), (5, [(topic, 0, 1)]), (-1, at), (6, [])],
+            v,
+        )
+        for v in (7, 12, 13, 18)
+    }
 
 
 @case("C1 sessions: wrong epochs and ids")
@@ -205,8 +243,11 @@ def _(o):
     topic = o.topic()
     o.fill(topic)
     at = [(topic, 0, 1)]
-    return session(o, topic, [(0, at), (5, []), (1, []), (1, []), (-2, []), (2, []), (3, [], (), "unknown"),
-                              (1, [], (), "zero"), (3, [])])
+    return session(
+        o,
+        topic,
+        [(0, at), (5, []), (1, []), (1, []), (-2, []), (2, []), (3, [], (), "unknown"), (1, [], (), "zero"), (3, [])],
+    )
 
 
 @case("C1 sessions: names and ids do not mix")
@@ -214,16 +255,29 @@ def _(o):
     topic = o.topic()
     o.fill(topic)
     at = [(topic, 0, 1)]
-    return [session(o, topic, [(0, at), (1, [], (), "", 13), (1, [])]),
-            session(o, topic, [(0, at, (), "", 13), (1, [], (), "", 12), (1, [], (), "", 13)])]
+    return [
+        session(o, topic, [(0, at), (1, [], (), "", 13), (1, [])]),
+        session(o, topic, [(0, at, (), "", 13), (1, [], (), "", 12), (1, [], (), "", 13)]),
+    ]
 
 
 @case("C1 sessions: forgetting, and an end when none is left")
 def _(o):
     topic = o.topic()
     o.fill(topic)
-    return session(o, topic, [(0, [(topic, 0, 1), (topic, 7, 0)]), (1, []), (2, [], [(topic, 7)]), (3, []),
-                              (4, [], [("never-there", 0)]), (5, [], [(topic, 0)]), (6, [])])
+    return session(
+        o,
+        topic,
+        [
+            (0, [(topic, 0, 1), (topic, 7, 0)]),
+            (1, []),
+            (2, [], [(topic, 7)]),
+            (3, []),
+            (4, [], [("never-there", 0)]),
+            (5, [], [(topic, 0)]),
+            (6, []),
+        ],
+    )
 
 
 @case("C1 sessions: an error is told every time")
@@ -241,12 +295,23 @@ def list_offsets(o, topic, version, timestamp, partition=0, isolation=0, epoch=-
     if version >= 2:
         value["IsolationLevel"] = isolation
     answer = o.cluster.to_leader(o.led, 0, "ListOffsets", version, value)
-    return [[p["ErrorCode"], p["Offset"], p["Timestamp"], p.get("LeaderEpoch", "absent") in ("absent", -1)]
-            for t in answer["Topics"] for p in t["Partitions"]]
+    return [
+        [p["ErrorCode"], p["Offset"], p["Timestamp"], p.get("LeaderEpoch", "absent") in ("absent", -1)]
+        for t in answer["Topics"]
+        for p in t["Partitions"]
+    ]
 
 
-SPECIAL = {"latest": -1, "earliest": -2, "max timestamp": -3, "earliest local": -4, "latest tiered": -5,
-           "earliest pending upload": -6, "-7": -7, "i64 min": -2 ** 63}
+SPECIAL = {
+    "latest": -1,
+    "earliest": -2,
+    "max timestamp": -3,
+    "earliest local": -4,
+    "latest tiered": -5,
+    "earliest pending upload": -6,
+    "-7": -7,
+    "i64 min": -(2**63),
+}
 T = 1_600_000_000_000
 
 
@@ -270,8 +335,10 @@ def _(o):
     o.cluster.produce(topic, batch([b"a", b"b", b"c"], timestamp=T, timestamps=[T, T + 50, T + 20]))
     o.cluster.produce(topic, batch([b"d", b"e"], timestamp=T + 10, timestamps=[T + 10, T + 60], codec="gzip"))
     o.cluster.produce(topic, batch([b"f"], timestamp=T + 5))
-    out = {str(d): by_version(range(1, 12), lambda v, t=T + d: list_offsets(o, topic, v, t))
-           for d in (-1000, 0, 1, 20, 21, 50, 51, 60, 61, 10 ** 9)}
+    out = {
+        str(d): by_version(range(1, 12), lambda v, t=T + d: list_offsets(o, topic, v, t))
+        for d in (-1000, 0, 1, 20, 21, 50, 51, 60, 61, 10**9)
+    }
     out["0"] = list_offsets(o, topic, 7, 0)
     out["read committed"] = list_offsets(o, topic, 7, T + 51, isolation=1)
     delete_records(o, topic, 3)
@@ -283,13 +350,15 @@ def _(o):
 def _(o):
     topic = o.led = o.topic()
     now = leader_epoch(o, topic)
-    return {"topic": by_version((1, 7, 11), lambda v: list_offsets(o, "no-such-topic", v, -1)),
-            "partition": by_version((1, 7, 11), lambda v: list_offsets(o, topic, v, -1, partition=9)),
-            "twice": by_version((1, 7, 11), lambda v: list_offsets(o, topic, v, -1, twice=True)),
-            "epoch": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=now)),
-            "epoch above": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=now + 1)),
-            "epoch negative": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=-5)),
-            "isolation 2": outcome(lambda: list_offsets(o, topic, 7, -1, isolation=2))}
+    return {
+        "topic": by_version((1, 7, 11), lambda v: list_offsets(o, "no-such-topic", v, -1)),
+        "partition": by_version((1, 7, 11), lambda v: list_offsets(o, topic, v, -1, partition=9)),
+        "twice": by_version((1, 7, 11), lambda v: list_offsets(o, topic, v, -1, twice=True)),
+        "epoch": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=now)),
+        "epoch above": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=now + 1)),
+        "epoch negative": by_version((4, 7, 11), lambda v: list_offsets(o, topic, v, -1, epoch=-5)),
+        "isolation 2": outcome(lambda: list_offsets(o, topic, 7, -1, isolation=2)),
+    }
 
 
 @case("K23 OffsetForLeaderEpoch")
@@ -302,8 +371,12 @@ def _(o):
         if version >= 3:
             value["ReplicaId"] = -1
         answer = o.cluster.to_leader(topic, 0, "OffsetForLeaderEpoch", version, value)
-        return [[p["ErrorCode"], "current" if p["LeaderEpoch"] == now else p["LeaderEpoch"], p["EndOffset"]]
-                for t in answer["Topics"] for p in t["Partitions"]]
+        return [
+            [p["ErrorCode"], "current" if p["LeaderEpoch"] == now else p["LeaderEpoch"], p["EndOffset"]]
+            for t in answer["Topics"]
+            for p in t["Partitions"]
+        ]
+
     now = leader_epoch(o, topic)
     versions = (2, 3, 4)
     out = {"K23.4 empty log": by_version(versions, lambda v: ask(v, now))}
@@ -321,8 +394,13 @@ def _(o):
 
 def delete_records(o, topic, *offsets, version=2, name=None, partition=0, timeout_ms=5000):
     parts = [{"PartitionIndex": partition, "Offset": at} for at in offsets]
-    answer = o.cluster.to_leader(topic, 0, "DeleteRecords", version, {"TimeoutMs": timeout_ms, "Topics": [
-        {"Name": name or topic, "Partitions": parts}]})
+    answer = o.cluster.to_leader(
+        topic,
+        0,
+        "DeleteRecords",
+        version,
+        {"TimeoutMs": timeout_ms, "Topics": [{"Name": name or topic, "Partitions": parts}]},
+    )
     return [[p["ErrorCode"], p["LowWatermark"]] for t in answer["Topics"] for p in t["Partitions"]]
 
 
@@ -331,8 +409,16 @@ def _(o):
     topic = o.topic()
     o.fill(topic, 10)
     out = {}
-    for label, offsets in (("K21.5 above", [11]), ("K21.5 -2", [-2]), ("K21.7 three", [3]), ("K21.6 lower", [1]),
-                           ("K21.6 same", [3]), ("K21.8 twice", [4, 6]), ("K21.6 all", [-1]), ("K21.5 again", [11])):
+    for label, offsets in (
+        ("K21.5 above", [11]),
+        ("K21.5 -2", [-2]),
+        ("K21.7 three", [3]),
+        ("K21.6 lower", [1]),
+        ("K21.6 same", [3]),
+        ("K21.8 twice", [4, 6]),
+        ("K21.6 all", [-1]),
+        ("K21.5 again", [11]),
+    ):
         out[label] = [delete_records(o, topic, *offsets), o.cluster.offset(topic, timestamp=-2)]
     out["K21.1 topic"] = delete_records(o, topic, 1, name="no-such-topic")
     out["K21.1 partition"] = delete_records(o, topic, 1, partition=9)

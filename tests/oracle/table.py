@@ -1,7 +1,8 @@
-"""The table of oracle cases and what a case may use. A case returns plain data; two brokers agree when the data is equal.
+"""The table of oracle cases and what a case may use. Cases return plain data; brokers agree when it is equal.
 
 Cases are named by the contract's rule numbers. Their outcome must not depend on the clock, on ids, or on earlier cases.
 """
+
 import itertools
 import time
 
@@ -17,6 +18,7 @@ def case(name):
         assert name not in CASES, f"two cases are named {name}"
         CASES[name] = run
         return run
+
     return keep
 
 
@@ -26,7 +28,7 @@ class Oracle:
     def __init__(self, server):
         self.server = server
         self.cluster = Cluster(server.address())
-        self.run = f"{time.time_ns() // 1000000 % 10 ** 9}"
+        self.run = f"{time.time_ns() // 1000000 % 10**9}"
         self.undo = []
 
     def name(self, part="t"):
@@ -41,8 +43,10 @@ class Oracle:
         return topic
 
     def code_of_end(self, topic, partition=0):
-        value = {"ReplicaId": -1, "Topics": [{"Name": topic, "Partitions": [
-            {"PartitionIndex": partition, "Timestamp": -1}]}]}
+        value = {
+            "ReplicaId": -1,
+            "Topics": [{"Name": topic, "Partitions": [{"PartitionIndex": partition, "Timestamp": -1}]}],
+        }
         answer = self.cluster.to_leader(topic, partition, "ListOffsets", 5, value)
         return answer["Topics"][0]["Partitions"][0]["ErrorCode"]
 

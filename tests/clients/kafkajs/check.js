@@ -67,9 +67,13 @@ async function main() {
     await create(topic, 2, [{ name: "retention.ms", value: "3600000" }]);
     equal("created again", await admin.createTopics({ topics: [{ topic }] }), false);
     const resource = { type: 2, name: topic, configNames: ["retention.ms"] };
-    const shown = async () => (await admin.describeConfigs({ resources: [resource] })).resources[0].configEntries[0].configValue;
+    const shown = async () => {
+      const described = await admin.describeConfigs({ resources: [resource] });
+      return described.resources[0].configEntries[0].configValue;
+    };
     equal("retention", await shown(), "3600000");
-    await admin.alterConfigs({ resources: [{ type: 2, name: topic, configEntries: [{ name: "retention.ms", value: "7200000" }] }] });
+    const configEntries = [{ name: "retention.ms", value: "7200000" }];
+    await admin.alterConfigs({ resources: [{ type: 2, name: topic, configEntries }] });
     for (let i = 0; i < 50 && (await shown()) !== "7200000"; i++) await new Promise((r) => setTimeout(r, 50));
     equal("altered", await shown(), "7200000");
     await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] });
@@ -83,8 +87,9 @@ async function main() {
     await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: "4" }] });
     equal("low", (await admin.fetchTopicOffsets(topic)).find((o) => o.partition === 0).low, "4");
     await admin.deleteTopics({ topics: [topic] });
-    for (let i = 0; i < 50 && (await admin.listTopics()).includes(topic); i++) await new Promise((r) => setTimeout(r, 50));
-    equal("gone", (await admin.listTopics()).includes(topic), false);
+    const there = async () => (await admin.listTopics()).includes(topic);
+    for (let i = 0; i < 50 && (await there()); i++) await new Promise((r) => setTimeout(r, 50));
+    equal("gone", await there(), false);
   });
   await check("describes the cluster", async () => {
     const cluster = await admin.describeCluster();
