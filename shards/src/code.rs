@@ -135,6 +135,8 @@ codes! {
     FetchSessionIdNotFound = 70,
     /// Fetch session epoch is not the next one.
     InvalidFetchSessionEpoch = 71,
+    /// delete.topic.enable is false.
+    TopicDeletionDisabled = 73,
     /// Client's leader epoch is older than the leader's.
     FencedLeaderEpoch = 74,
     /// Client's leader epoch is newer than the leader's.

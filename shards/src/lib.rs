@@ -4,6 +4,13 @@
 //! draws no random number. Time is an argument, what must happen outside is returned as data, and the edges in the
 //! `oncilla` crate carry it out. The same code runs under the seeded simulator.
 
+pub mod batch;
 pub mod code;
 pub mod ids;
+pub mod image;
 pub mod limits;
+pub mod partition;
+pub mod producers;
+pub mod session;
+pub mod shard;
+pub mod wire;

@@ -10,6 +10,13 @@ pub const PRODUCER_BATCHES_MAX: usize = 5;
 /// 128 MiB: above what a 100 MiB frame holds uncompressed, far below what a bomb asks for.
 pub const BATCH_UNPACKED_BYTES_MAX: usize = 128 << 20;
 
+/// Bad records of one batch that a refusal names; a small compressed batch can hold millions.
+pub const RECORD_ERRORS_MAX: usize = 65_536;
+
+/// Producers that one partition remembers; beyond it the one unused for longest is forgotten, as if it had expired.
+/// A producer with an open transaction is never forgotten. One takes about 200 bytes.
+pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
@@ -19,11 +26,54 @@ pub const CONNECTION_TURN_FRAMES_MAX: usize = 64;
 /// Produce requests of one connection that may be in work at once; the next one is not read until one is answered.
 pub const CONNECTION_PIPELINE_MAX: usize = 64;
 
+/// Bytes that one connection may read out of one turn before others get theirs.
+pub const CONNECTION_TURN_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of answers that wait for a client to read them; above it none of its requests is read or started.
+/// One answer may pass it, however large: the next one waits.
+pub const CONNECTION_UNWRITTEN_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that one receive may bring in while the shard has budget; these buffers are shared, not kept by a connection.
+pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that one receive may bring in while the shard's budget is used up: what a waiting connection can hold beyond it.
+pub const RECEIVE_BYTES_MIN: usize = 4 << 10;
+
+/// Receive buffers that a shard keeps for the next connection; more are freed.
+pub const RECEIVE_BUFFERS_MAX: usize = 8;
+
+/// Bytes reserved and allocated for a frame on its length alone; the rest follows when these have arrived.
+pub const FRAME_FIRST_BYTES_MAX: usize = 64 << 10;
+
+/// Longest silence inside a half-received frame while others wait for the budget that it holds; then it is cut off.
+pub const FRAME_STALL_MS: u64 = 10_000;
+
+/// Buffers in one vectored write; the kernel's own bound is 1024. The rest goes out with the next one.
+pub const WRITE_SLICES_MAX: usize = 512;
+
+/// How long a closed connection is still read, so that what the client had sent does not turn the FIN into a reset.
+pub const CLOSE_LINGER_MS: u64 = 1000;
+
+/// Bytes read and thrown away in that time; more and the connection is reset.
+pub const CLOSE_LINGER_BYTES_MAX: usize = 4 << 20;
+
+/// Connections that the kernel holds for a listener until they are accepted; it refuses more.
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// Pause after an accept that failed for want of descriptors or memory.
+pub const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Connections accepted in one turn.
+pub const ACCEPT_TURN_MAX: usize = 64;
+
 /// Partitions that one topic may have; more is refused with INVALID_PARTITIONS (contract K37.6).
 pub const TOPIC_PARTITIONS_MAX: i32 = 10_000;
 
 /// Partitions that one CreateTopics request may create (contract K19.4).
 pub const CREATE_PARTITIONS_MAX: i64 = 10_000;
+
+/// Partitions in one DescribeTopicPartitions answer; the rest is for the next page (contract K75.1).
+pub const DESCRIBED_PARTITIONS_MAX: i32 = 2000;
 
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
@@ -34,11 +84,66 @@ pub const FETCH_SESSIONS_MAX: usize = 1000;
 /// Frames in one lane between two shards; a full lane holds its sender's overflow, which is bounded by admission.
 pub const LANE_FRAMES_MAX: usize = 4096;
 
+/// Frames that wait on their shard for room in one lane; at it calls wait and posts are refused. Replies always go in:
+/// their number is bounded by the calls of the other side.
+pub const LANE_OVERFLOW_FRAMES_MAX: usize = 65_536;
+
+/// Frames of one lane that are worked off in one turn.
+pub const LANE_TURN_FRAMES_MAX: usize = 256;
+
 /// Producer ids handed out for each durable update of the block file.
 pub const PRODUCER_ID_BLOCK: i64 = 1000;
 
+/// Payloads of an answer from this size on are referenced, smaller ones are copied beside their neighbours: one more
+/// entry of a vectored write costs about as much as copying this many bytes.
+pub const PAYLOAD_COPIED_BYTES_MAX: usize = 4096;
+
+/// Array elements and tags that one request body may hold, Produce and Fetch partitions included; more closes the
+/// connection. An element of a few bytes becomes a struct of about a hundred, so a frame of
+/// socket.request.max.bytes could otherwise take gigabytes.
+pub const REQUEST_ELEMENTS_MAX: usize = 1 << 20;
+
+/// Log lines that wait to be written; more are dropped and counted, because no shard may wait for stderr.
+pub const LOG_LINES_MAX: usize = 8192;
+
+/// Connections to metrics and health; more are closed at once.
+pub const HTTP_CONNECTIONS_MAX: usize = 64;
+
+/// API keys with metrics of their own: above every key that Kafka has.
+pub const API_KEYS_MAX: usize = 96;
+
+/// Error codes with a counter, from -1 up: above every code of the table.
+pub const ERROR_CODES_MAX: usize = 136;
+
+/// Age of a shard's last heartbeat from which the broker is not ready.
+pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
+
+/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
+/// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
+pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
+
+/// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
+pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
+
+/// Largest window that a segment writer zeroes ahead of its tail.
+pub const ZERO_AHEAD_BYTES_MAX: u64 = 4 << 20;
+
+/// Largest single write of zeros: an append that must wait for one waits about a millisecond.
+pub const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
+
+/// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
+pub const SEGMENT_READERS_MAX: usize = 128;
+
+/// Producer snapshots kept of one partition: the newest, and one more in case it is damaged.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
 const _: () = {
+    assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
+    assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
-    assert!(WRITE_BYTES_MAX % 4096 == 0, "writes are made of whole blocks");
+
+
+    assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
+    assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };

@@ -1,9 +1,24 @@
 //! The broker's settings as typed values, resolved once at start from flags, environment and file.
+//!
+//! `table` says what settings there are, `file` and `value` read them, `resolve` decides who wins, `typed` makes the
+//! [`Config`] that everything else uses. A wrong setting stops the start with a sentence for each problem.
 
+pub mod file;
+pub mod listeners;
+pub mod machine;
+pub mod resolve;
+pub mod table;
+mod typed;
+pub mod value;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use oncilla_shards::ids::BrokerId;
+
+pub use machine::Machine;
+pub use resolve::{ConfigError, Inputs, Resolved, Setting, Source};
 
 /// How cores listen (`shard.listeners`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +36,15 @@ pub enum IoMode {
     Direct,
     /// Through the page cache.
     Buffered,
+}
+
+/// How log lines look (`log.format`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// One address that clients use.
@@ -93,4 +117,15 @@ pub struct Config {
     pub producer_ids_max: usize,
     /// `shutdown.drain.timeout.ms`: longest wait for requests in work at SIGTERM.
     pub shutdown_drain_ms: u64,
+    /// `log.level`
+    pub log_level: String,
+    /// `log.format`
+    pub log_format: LogFormat,
+    /// Topic settings set for all topics, by the broker's name (`log.retention.hours`), in the unit of that name.
+    /// Only what somebody set: what is not here has Kafka's default.
+    pub topic_defaults: BTreeMap<String, String>,
+    /// Every setting with its value and where it came from, for DescribeConfigs and `config show`.
+    pub settings: Vec<Setting>,
+    /// What looks wrong with the settings but stops nothing.
+    pub warnings: Vec<String>,
 }

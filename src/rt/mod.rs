@@ -1,25 +1,24 @@
-//! Placeholder of the first commit; filled by the commits that follow.
+//! The runtime of a shard: executors pinned to cores, timers, sockets, and lanes between shards.
+//!
+//! The only module that names glommio. What it has to work around is pinned in `tests/pins`:
+//! a shard can park with runnable tasks (hence the heartbeat), an always-runnable task starves I/O (hence
+//! [`yield_by_timer`]), and a cancelled task leaks (hence [`spawn`] detaches and nothing is cancelled from outside).
 
-use std::future::Future;
-use std::rc::Rc;
+mod clock;
+mod cores;
+pub mod file;
+mod lane;
+mod local;
+mod mesh;
+mod order;
+mod signals;
+mod socket;
 
-use oncilla_shards::ids::ShardId;
-
-use crate::ctx::Ctx;
-
-/// Calls to other shards.
-#[derive(Debug)]
-pub struct Mesh;
-
-impl Mesh {
-    /// Runs `job` on shard `to`.
-    pub async fn call<T, F, Fut>(&self, ctx: &Rc<Ctx>, to: ShardId, job: F) -> T
-    where
-        T: Send + 'static,
-        F: FnOnce(Rc<Ctx>) -> Fut + Send + 'static,
-        Fut: Future<Output = T> + 'static,
-    {
-        assert_eq!(to, ctx.id);
-        job(ctx.clone()).await
-    }
-}
+pub use clock::{every, now, now_ms, sleep, spawn, yield_by_timer};
+pub use cores::{Cores, ShardOptions, ShardThread, start_shard};
+pub use lane::{LaneCounters, LaneError, LaneReceiver, LaneReceiverSeed, LaneSeed, LaneSender, lane};
+pub use local::{Notified, Notify, OneshotReceiver, OneshotSender, oneshot};
+pub use mesh::{Mesh, MeshError, MeshSeat, mesh_seats};
+pub use order::{Order, OrderWatch};
+pub use signals::{Signals, exit_now};
+pub use socket::{Acceptor, Socket};

@@ -1,1 +1,3 @@
-//! Placeholder of the first commit; filled by the commits that follow.
+//! What a broker keeps on the volume for the whole cluster: blocks of producer ids.
+
+pub mod producer_ids;

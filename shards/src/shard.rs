@@ -1,0 +1,203 @@
+//! One core's partitions, and what they share: the tail cache's memory and the fetch sessions.
+//!
+//! Owned by the shard's thread. Every method decides and returns; what has to happen outside goes into [`Effects`], in
+//! the order in which it must be carried out. Limits: the tail cache's bytes (the oldest write of any partition leaves
+//! first) and the session slots. The edges and the simulator drive it with the same calls.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::code::ErrorCode;
+use crate::ids::{Offset, PartitionKey, TimestampMs};
+use crate::partition::{Append, Partition, Placed, Progress, Refusal, SegmentId, WaiterId, WatchId, WritePlan};
+use crate::session::Sessions;
+
+/// What has to happen outside.
+#[derive(Debug)]
+pub enum Effect {
+    /// The partition has something to write and no writer runs: start one.
+    StartWriter(PartitionKey),
+    /// An append is durable, or never will be.
+    Settled(WaiterId, Result<(), ErrorCode>),
+    /// There is something new to read, or the partition is gone.
+    Wake(WatchId),
+    /// The producers' state as of an offset that is durable; worth a file.
+    Snapshot(PartitionKey, Offset, Vec<u8>),
+}
+
+/// Effects in the order in which they must be carried out.
+pub type Effects = Vec<Effect>;
+
+/// Answer to one append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// Refused, nothing changed.
+    Refused(Box<Refusal>),
+    /// Durable already: a duplicate of an old batch.
+    Durable(Placed),
+    /// [`Effect::Settled`] follows for the waiter.
+    Waiting(Placed),
+}
+
+/// The core of one shard.
+#[derive(Debug)]
+pub struct Shard {
+    partitions: HashMap<PartitionKey, Partition, FixedState>,
+    tail_order: VecDeque<PartitionKey>,
+    tail_bytes: usize,
+    tail_bytes_max: usize,
+    /// Fetch sessions of this shard's connections.
+    pub sessions: Sessions,
+}
+
+impl Shard {
+    /// A shard without partitions.
+    #[must_use]
+    pub fn new(tail_bytes_max: usize, sessions: Sessions) -> Self {
+        Self { partitions: HashMap::default(), tail_order: VecDeque::new(), tail_bytes: 0, tail_bytes_max, sessions }
+    }
+
+    /// Takes over a partition.
+    pub fn insert(&mut self, key: PartitionKey, partition: Partition) {
+        let before = self.partitions.insert(key, partition);
+        assert!(before.is_none(), "{key} has one owner");
+    }
+
+    /// Gives up a partition; whoever waits on it is told.
+    pub fn remove(&mut self, key: &PartitionKey, effects: &mut Effects) -> Option<Partition> {
+        let mut partition = self.partitions.remove(key)?;
+        self.tail_bytes -= partition.clear_tail();
+        self.tail_order.retain(|entry| entry != key);
+        let progress = partition.fail();
+        for (waiter, _) in progress.done {
+            effects.push(Effect::Settled(waiter, Err(ErrorCode::UnknownTopicOrPartition)));
+        }
+        effects.extend(progress.wake.into_iter().map(Effect::Wake));
+        Some(partition)
+    }
+
+    /// A partition, if this shard owns it.
+    #[must_use]
+    pub fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
+        self.partitions.get(key)
+    }
+
+    /// A partition, if this shard owns it.
+    pub fn partition_mut(&mut self, key: &PartitionKey) -> Option<&mut Partition> {
+        self.partitions.get_mut(key)
+    }
+
+    /// Keys of all partitions, ascending.
+    #[must_use]
+    pub fn keys(&self) -> Vec<PartitionKey> {
+        let mut keys: Vec<_> = self.partitions.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Decides about one batch; with a waiter, [`Effect::Settled`] follows unless the answer is there at once.
+    pub fn append(
+        &mut self,
+        key: &PartitionKey,
+        records: &Bytes,
+        api_version: i16,
+        now: TimestampMs,
+        waiter: Option<WaiterId>,
+        effects: &mut Effects,
+    ) -> Appended {
+        let Some(partition) = self.partitions.get_mut(key) else {
+            return Appended::Refused(Box::new(Refusal::code(ErrorCode::UnknownTopicOrPartition, false)));
+        };
+        let placed = match partition.append(records, api_version, now) {
+            Append::Refused(refusal) => return Appended::Refused(refusal),
+            Append::Accepted(placed) => placed,
+        };
+        if partition.take_writer() {
+            effects.push(Effect::StartWriter(*key));
+        }
+        if partition.is_durable(placed.end) {
+            return Appended::Durable(placed);
+        }
+        if let Some(waiter) = waiter {
+            partition.wait(placed.end, waiter);
+        }
+        Appended::Waiting(placed)
+    }
+
+    /// The next write of a partition; `None` ends its writer.
+    pub fn take_write(&mut self, key: &PartitionKey, now: TimestampMs) -> Option<WritePlan> {
+        self.partitions.get_mut(key)?.take_write(now)
+    }
+
+    /// A write of a partition is durable. `None` if the partition was given up meanwhile.
+    pub fn wrote(&mut self, key: &PartitionKey, stored: Bytes, buffer_bytes: usize, effects: &mut Effects) {
+        let Some(partition) = self.partitions.get_mut(key) else { return };
+        let progress = partition.wrote(stored, buffer_bytes);
+        self.tail_bytes += progress.cached_bytes;
+        self.tail_order.push_back(*key);
+        settle(*key, progress, effects);
+        self.evict();
+    }
+
+    /// A write or sync of a partition failed.
+    pub fn write_failed(&mut self, key: &PartitionKey, effects: &mut Effects) {
+        if let Some(partition) = self.partitions.get_mut(key) {
+            settle(*key, partition.fail(), effects);
+        }
+    }
+
+    /// Partitions of relaxed topics whose written records have to be made durable now.
+    pub fn take_flushes(&mut self, now: TimestampMs) -> Vec<PartitionKey> {
+        let due = self.partitions.iter_mut().filter_map(|(key, partition)| partition.take_flush(now).then_some(*key));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        due
+    }
+
+    fn evict(&mut self) {
+        while self.tail_bytes > self.tail_bytes_max {
+            let Some(key) = self.tail_order.pop_front() else { break };
+            if let Some(partition) = self.partitions.get_mut(&key) {
+                self.tail_bytes -= partition.evict_tail();
+            }
+        }
+    }
+
+    /// Moves a log start that is durable as such; returns the segments whose files may go.
+    pub fn set_log_start(&mut self, key: &PartitionKey, start: Offset, effects: &mut Effects) -> Vec<SegmentId> {
+        let Some(partition) = self.partitions.get_mut(key) else { return Vec::new() };
+        let dropped = partition.set_log_start(start);
+        // A session tells a moved log start, so parked readers look again.
+        effects.extend(partition.take_watches().into_iter().map(Effect::Wake));
+        dropped
+    }
+
+    /// Bytes of the tail cache.
+    #[must_use]
+    pub fn tail_bytes(&self) -> usize {
+        self.tail_bytes
+    }
+
+    /// Number of partitions.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Whether it owns nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty()
+    }
+}
+
+fn settle(key: PartitionKey, progress: Progress, effects: &mut Effects) {
+    effects.extend(progress.done.into_iter().map(|(waiter, result)| Effect::Settled(waiter, result)));
+    effects.extend(progress.wake.into_iter().map(Effect::Wake));
+    if let Some((offset, bytes)) = progress.snapshot {
+        effects.push(Effect::Snapshot(key, offset, bytes));
+    }
+}

@@ -1,0 +1,168 @@
+//! The APIs that this broker announces and serves: one line each (contract G1, K18, KU.5).
+//!
+//! An announced version is answered; whatever is not in this table closes the connection (contract KC.5), with the
+//! exception of ApiVersions. DescribeLogDirs stops at 4: version 5 of its answer is unknown to the crate that encodes
+//! it. ListOffsets 11 has the layout of 10 and goes through that crate as 10, see [`codec_version`].
+
+/// What no version reaches.
+const NEVER: i16 = i16::MAX;
+
+/// Key of Produce.
+pub const PRODUCE: i16 = 0;
+/// Key of Fetch.
+pub const FETCH: i16 = 1;
+/// Key of ListOffsets.
+pub const LIST_OFFSETS: i16 = 2;
+/// Key of ApiVersions.
+pub const API_VERSIONS: i16 = 18;
+
+/// Oldest Produce that is served. Older ones are announced all the same, because librdkafka before 2.11.1 takes their
+/// absence for the absence of compression (contract G2); a request of theirs closes the connection.
+pub const PRODUCE_SERVED_MIN: i16 = 3;
+
+/// Newest ListOffsets that the crate kafka-protocol knows.
+const LIST_OFFSETS_CODEC_MAX: i16 = 10;
+
+/// One announced API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApiRange {
+    /// API key.
+    pub key: i16,
+    /// Kafka's name.
+    pub name: &'static str,
+    /// Oldest version announced.
+    pub min: i16,
+    /// Newest version announced and served.
+    pub max: i16,
+    /// First version with compact lengths and tag sections.
+    pub flexible_from: i16,
+}
+
+const fn api(key: i16, name: &'static str, min: i16, max: i16, flexible_from: i16) -> ApiRange {
+    ApiRange { key, name, min, max, flexible_from }
+}
+
+/// Every API of this broker, keys ascending.
+pub const ANNOUNCED: &[ApiRange] = &[
+    api(PRODUCE, "Produce", 0, 13, 9),
+    api(FETCH, "Fetch", 4, 18, 12),
+    api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
+    api(3, "Metadata", 0, 13, 9),
+    api(10, "FindCoordinator", 0, 6, 3),
+    api(API_VERSIONS, "ApiVersions", 0, 4, 3),
+    api(19, "CreateTopics", 2, 7, 5),
+    api(20, "DeleteTopics", 1, 6, 4),
+    api(21, "DeleteRecords", 0, 2, 2),
+    api(22, "InitProducerId", 0, 5, 2),
+    api(23, "OffsetForLeaderEpoch", 2, 4, 4),
+    api(29, "DescribeAcls", 1, 3, 2),
+    api(30, "CreateAcls", 1, 3, 2),
+    api(31, "DeleteAcls", 1, 3, 2),
+    api(32, "DescribeConfigs", 1, 4, 4),
+    api(33, "AlterConfigs", 0, 2, 2),
+    api(35, "DescribeLogDirs", 1, 4, 2),
+    api(37, "CreatePartitions", 0, 3, 2),
+    api(43, "ElectLeaders", 0, 2, 2),
+    api(44, "IncrementalAlterConfigs", 0, 1, 1),
+    api(45, "AlterPartitionReassignments", 0, 1, 0),
+    api(46, "ListPartitionReassignments", 0, 0, 0),
+    api(48, "DescribeClientQuotas", 0, 1, 1),
+    api(49, "AlterClientQuotas", 0, 1, 1),
+    api(50, "DescribeUserScramCredentials", 0, 0, 0),
+    api(51, "AlterUserScramCredentials", 0, 0, 0),
+    api(55, "DescribeQuorum", 0, 2, 0),
+    api(57, "UpdateFeatures", 0, 2, 0),
+    api(60, "DescribeCluster", 0, 2, 0),
+    api(61, "DescribeProducers", 0, 0, 0),
+    api(74, "ListConfigResources", 0, 1, 0),
+    api(75, "DescribeTopicPartitions", 0, 0, 0),
+];
+
+/// Keys from 0 to this one are looked up in a table.
+const KEYS: usize = 128;
+
+/// Position in [`ANNOUNCED`] plus one for each key, 0 for keys that are not announced.
+static POSITIONS: [u8; KEYS] = positions();
+
+const fn positions() -> [u8; KEYS] {
+    let mut positions = [0; KEYS];
+    let mut i = 0;
+    while i < ANNOUNCED.len() {
+        let range = ANNOUNCED[i];
+        assert!(i == 0 || ANNOUNCED[i - 1].key < range.key, "keys ascend, each once (contract K18.1)");
+        assert!(0 <= range.min && range.min <= range.max && range.max < NEVER);
+        positions[range.key as usize] = i as u8 + 1;
+        i += 1;
+    }
+    positions
+}
+
+/// The table's line for a key.
+#[must_use]
+pub fn find(key: i16) -> Option<&'static ApiRange> {
+    let position = *POSITIONS.get(usize::try_from(key).ok()?)?;
+    ANNOUNCED.get(usize::from(position).checked_sub(1)?)
+}
+
+/// Whether a request of this key and version is answered by its API.
+#[must_use]
+pub fn is_served(key: i16, version: i16) -> bool {
+    find(key).is_some_and(|range| {
+        let min = if key == PRODUCE { PRODUCE_SERVED_MIN } else { range.min };
+        (min..=range.max).contains(&version)
+    })
+}
+
+/// Whether this version has compact lengths and tag sections, in its body and in its request header.
+#[must_use]
+pub fn is_flexible(key: i16, version: i16) -> bool {
+    find(key).is_some_and(|range| version >= range.flexible_from)
+}
+
+/// Whether the answer's header ends in a tag section: with flexible versions, never with ApiVersions (contract KC.2,
+/// case 116).
+#[must_use]
+pub fn has_flexible_answer_header(key: i16, version: i16) -> bool {
+    key != API_VERSIONS && is_flexible(key, version)
+}
+
+/// The version under which the crate kafka-protocol decodes and encodes this one.
+#[must_use]
+pub fn codec_version(key: i16, version: i16) -> i16 {
+    if key == LIST_OFFSETS { version.min(LIST_OFFSETS_CODEC_MAX) } else { version }
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::ApiKey;
+
+    use super::*;
+
+    #[test]
+    fn g1_every_announced_version_has_the_encoding_that_kafka_protocol_gives_it() {
+        for range in ANNOUNCED {
+            let key = ApiKey::try_from(range.key).expect("known key");
+            assert_eq!(format!("{key:?}"), range.name);
+            let min = if range.key == PRODUCE { PRODUCE_SERVED_MIN } else { range.min };
+            for version in min..=range.max {
+                let codec = codec_version(range.key, version);
+                let known = key.valid_versions();
+                assert!((known.min..=known.max).contains(&codec), "{range:?} {version}");
+                assert_eq!(key.request_header_version(codec) == 2, is_flexible(range.key, version), "{range:?}");
+                let flexible_answer = has_flexible_answer_header(range.key, version);
+                assert_eq!(key.response_header_version(codec) == 1, flexible_answer, "{range:?} {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn kc_5_only_announced_versions_are_served_and_not_the_oldest_produce() {
+        for (key, version) in [(0, 2), (0, 0), (0, 14), (1, 3), (22, 6), (4, 0), (53, 0), (999, 0), (-1, 0), (18, 5)] {
+            assert!(!is_served(key, version), "{key} {version}");
+        }
+        for (key, version) in [(0, 3), (0, 13), (1, 4), (1, 18), (2, 11), (18, 0), (18, 4), (75, 0)] {
+            assert!(is_served(key, version), "{key} {version}");
+        }
+        assert_eq!(find(PRODUCE).map(|range| range.min), Some(0), "announced from 0 (contract G2)");
+    }
+}

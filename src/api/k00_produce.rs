@@ -1,0 +1,320 @@
+//! Produce (key 0), versions 3 to 13: contract A2, A5 and K0.
+//!
+//! A request is begun in one go: every batch of this shard has its place in the log when [`begin`] returns, so requests
+//! of a connection keep their order while their writes overlap. The answer leaves when all its batches are durable.
+//! Limits: requests and bytes in work are bounded by the connection. Failure: each partition has its own code; only what
+//! does not parse closes the connection, and any error does with acks=0 (K0.7, KC.16).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use oncilla_shards::batch::{self, Peek};
+use oncilla_shards::code::ErrorCode;
+use oncilla_shards::ids::{Offset, PartitionKey, ShardId};
+use oncilla_shards::image::Image;
+use oncilla_shards::partition::{Placed, Refusal, WaiterId};
+use oncilla_shards::shard::{Appended, Effects};
+use oncilla_shards::wire::produce::{
+    self, ProduceAnswer, ProducePartition, ProducePartitionAnswer, ProduceRequest, encode,
+};
+use oncilla_shards::session::TopicKey;
+use oncilla_shards::wire::{CurrentLeader, NodeEndpoint, TopicRef};
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::topic_ref::{resolve, topic_key};
+use super::{Answer, Request, nodes};
+use crate::ctx::Ctx;
+use crate::rt::{OneshotSender, now_ms, oneshot, spawn};
+
+/// Client whose writes to internal topics are let through (K0.8).
+const ADMIN_CLIENT: &[u8] = b"__admin_client";
+
+/// One batch that passed the checks of the request as a whole.
+#[derive(Debug)]
+struct Item {
+    /// Its place in the answer.
+    at: usize,
+    key: PartitionKey,
+    records: Bytes,
+}
+
+/// A request, or the part of it that one shard serves, until all its batches are settled.
+pub struct Call {
+    version: i16,
+    answers: RefCell<SmallVec<[ProducePartitionAnswer; 1]>>,
+    open: Cell<usize>,
+    finish: RefCell<Option<Finish>>,
+}
+
+enum Finish {
+    /// Answers the client; acks=0 is answered by silence, or by closing.
+    Client { slot: crate::net::AnswerSlot, acks: i16, endpoints: Vec<NodeEndpoint> },
+    /// Gives the answers back to the shard that has the connection.
+    Shard(OneshotSender<SmallVec<[ProducePartitionAnswer; 1]>>),
+}
+
+/// Batches that wait to be durable, by waiter.
+#[derive(Default)]
+pub struct ProduceWaiters(RefCell<Slab<(Rc<Call>, usize)>>);
+
+impl ProduceWaiters {
+    /// An append is durable, or never will be.
+    pub fn settle(&self, ctx: &Rc<Ctx>, waiter: WaiterId, result: Result<(), ErrorCode>) {
+        let (call, at) = self.0.borrow_mut().remove(waiter.0 as usize);
+        if let Err(code) = result {
+            let mut answers = call.answers.borrow_mut();
+            let answer = &mut answers[at];
+            *answer = ProducePartitionAnswer::refused(answer.topic.clone(), answer.index, code);
+        }
+        call.settled(ctx);
+    }
+}
+
+impl Call {
+    fn settled(&self, ctx: &Ctx) {
+        self.open.set(self.open.get() - 1);
+        if self.open.get() == 0 {
+            self.end(ctx);
+        }
+    }
+
+    fn end(&self, ctx: &Ctx) {
+        let answers = self.answers.take();
+        match self.finish.take().expect("a request is answered once") {
+            Finish::Shard(sender) => sender.send(answers),
+            Finish::Client { slot, acks, endpoints } => {
+                let refused = answers.iter().find(|answer| answer.code != ErrorCode::None);
+                for answer in answers.iter().filter(|answer| answer.code != ErrorCode::None) {
+                    ctx.metrics.error(answer.code);
+                }
+                let answer = match refused {
+                    Some(refused) if acks == 0 => Answer::Close(format!("{:?} with acks=0", refused.code)),
+                    None if acks == 0 => Answer::Silent,
+                    _ => {
+                        let (partitions, node_endpoints) = (&answers[..], &endpoints[..]);
+                        Answer::Body(encode(
+                            self.version,
+                            &ProduceAnswer { partitions, node_endpoints, throttle_time_ms: 0 },
+                        ))
+                    }
+                };
+                slot.fill(answer.into());
+            }
+        }
+    }
+}
+
+/// Begins a request; its slot is filled when everything in it is settled.
+pub fn begin(ctx: &Rc<Ctx>, request: &Request, slot: crate::net::AnswerSlot) {
+    let mut decoded = match produce::decode(request.version, &request.body) {
+        Ok(decoded) => decoded,
+        Err(error) => return slot.fill(Answer::Close(format!("a Produce request does not parse: {error}")).into()),
+    };
+    let image = ctx.image();
+    let partitions = std::mem::take(&mut decoded.partitions);
+    let mut checked = Checked { ctx, request, image: &image, answers: SmallVec::new(), endpoints: Vec::new() };
+    let items = checked.items(&decoded, last_mentions(partitions));
+    let acks = decoded.acks;
+    let call = Rc::new(Call {
+        version: request.version,
+        answers: RefCell::new(checked.answers),
+        // One more than there are batches: the request itself, until all are begun.
+        open: Cell::new(items.len() + 1),
+        finish: RefCell::new(Some(Finish::Client { slot, acks, endpoints: checked.endpoints })),
+    });
+    let mut elsewhere: BTreeMap<ShardId, Vec<Item>> = BTreeMap::new();
+    for item in items {
+        match image.topic_by_id(item.key.topic).map(|topic| image.owner(topic, item.key.index)) {
+            Some(owner) if owner != ctx.id => elsewhere.entry(owner).or_default().push(item),
+            _ => append(ctx, &call, item),
+        }
+    }
+    for (owner, items) in elsewhere {
+        pass_on(ctx, &call, owner, items);
+    }
+    call.settled(ctx);
+}
+
+/// Appends one batch on this shard.
+fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item) {
+    let waiter = WaiterId(ctx.produces.0.borrow_mut().insert((call.clone(), item.at)) as u64);
+    let mut effects = Effects::new();
+    let (appended, log_start) = {
+        let mut shard = ctx.shard.borrow_mut();
+        let appended =
+            shard.append(&item.key, &item.records, call.version, now_ms(), Some(waiter), &mut effects);
+        (appended, shard.partition(&item.key).map_or(Offset(-1), |partition| partition.log_start()))
+    };
+    let waits = matches!(appended, Appended::Waiting(_));
+    {
+        let mut answers = call.answers.borrow_mut();
+        let answer = &mut answers[item.at];
+        match appended {
+            Appended::Durable(placed) | Appended::Waiting(placed) => place(ctx, answer, placed, log_start),
+            Appended::Refused(refusal) => refuse(ctx, answer, *refusal, log_start),
+        }
+    }
+    if waits {
+        ctx.metrics.produced_bytes.add(item.records.len() as u64);
+    } else {
+        ctx.produces.0.borrow_mut().remove(waiter.0 as usize);
+        call.settled(ctx);
+    }
+    ctx.carry_out(effects);
+}
+
+fn place(ctx: &Ctx, answer: &mut ProducePartitionAnswer, placed: Placed, log_start: Offset) {
+    answer.base_offset = placed.base;
+    answer.log_append_time_ms = placed.log_append_time;
+    answer.log_start_offset = log_start;
+    if placed.duplicate {
+        ctx.metrics.duplicate_batches.add(1);
+    } else {
+        ctx.metrics.records_produced.add((placed.end.0 - placed.base.0) as u64);
+    }
+}
+
+fn refuse(ctx: &Ctx, answer: &mut ProducePartitionAnswer, refusal: Refusal, log_start: Offset) {
+    match refusal.code {
+        ErrorCode::OutOfOrderSequenceNumber => ctx.metrics.out_of_order_batches.add(1),
+        ErrorCode::InvalidProducerEpoch => ctx.metrics.fenced_batches.add(1),
+        _ => {}
+    }
+    *answer = ProducePartitionAnswer::refused(answer.topic.clone(), answer.index, refusal.code);
+    answer.record_errors = refusal.record_errors;
+    answer.error_message = refusal.message.map(Into::into);
+    if refusal.names_log_start {
+        answer.log_start_offset = log_start;
+    }
+}
+
+/// Has another shard append; the lane keeps the order of a connection's requests.
+fn pass_on(ctx: &Rc<Ctx>, call: &Rc<Call>, owner: ShardId, items: Vec<Item>) {
+    let (ctx, call, version) = (ctx.clone(), call.clone(), call.version);
+    spawn(async move {
+        let places: Vec<usize> = items.iter().map(|item| item.at).collect();
+        let seeds: SmallVec<[ProducePartitionAnswer; 1]> =
+            places.iter().map(|&at| call.answers.borrow()[at].clone()).collect();
+        let answers = ctx.call(owner, move |ctx| serve_part(ctx, version, seeds, items)).await;
+        for (at, answer) in places.into_iter().zip(answers) {
+            call.answers.borrow_mut()[at] = answer;
+            call.settled(&ctx);
+        }
+    });
+}
+
+async fn serve_part(
+    ctx: Rc<Ctx>,
+    version: i16,
+    answers: SmallVec<[ProducePartitionAnswer; 1]>,
+    items: Vec<Item>,
+) -> SmallVec<[ProducePartitionAnswer; 1]> {
+    let (sender, receiver) = oneshot();
+    let open = Cell::new(items.len() + 1);
+    let finish = RefCell::new(Some(Finish::Shard(sender)));
+    let call = Rc::new(Call { version, answers: RefCell::new(answers), open, finish });
+    for (at, item) in items.into_iter().enumerate() {
+        append(&ctx, &call, Item { at, ..item });
+    }
+    call.settled(&ctx);
+    receiver.await.expect("every batch is settled")
+}
+
+/// The checks that come before a partition looks at its batch.
+struct Checked<'a> {
+    ctx: &'a Rc<Ctx>,
+    request: &'a Request,
+    image: &'a Image,
+    answers: SmallVec<[ProducePartitionAnswer; 1]>,
+    endpoints: Vec<NodeEndpoint>,
+}
+
+impl Checked<'_> {
+    /// The batches that are left; the others have their answer.
+    fn items(&mut self, decoded: &ProduceRequest, partitions: SmallVec<[ProducePartition; 1]>) -> SmallVec<[Item; 1]> {
+        let whole = whole_request_code(&partitions, decoded);
+        let mut items = SmallVec::new();
+        for partition in partitions {
+            let at = self.answers.len();
+            let found = match whole {
+                Some(code) => Err(code),
+                None => self.key_of(&partition, decoded.acks),
+            };
+            let mut answer =
+                ProducePartitionAnswer::refused(partition.topic, partition.index, found.err().unwrap_or(ErrorCode::None));
+            if found == Err(ErrorCode::NotLeaderOrFollower) {
+                answer.current_leader = self.leader_of(&answer.topic, answer.index);
+            }
+            if whole == Some(ErrorCode::CorruptMessage) {
+                answer.error_message = Some("a batch has a length or a format version that does not exist".into());
+            }
+            self.answers.push(answer);
+            if let Ok(key) = found {
+                items.push(Item { at, key, records: partition.records.unwrap_or_default() });
+            }
+        }
+        items
+    }
+
+    /// K0.5 to K0.9, with transactions refused as of an unknown transactional id (A4).
+    fn key_of(&self, partition: &ProducePartition, acks: i16) -> Result<PartitionKey, ErrorCode> {
+        let topic = resolve(self.image, &partition.topic)?;
+        if !topic.has(partition.index) {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        let records = partition.records.as_deref().unwrap_or_default();
+        batch::check_framing(records, self.request.version).map_err(|refused| refused.code)?;
+        if !(-1..=1).contains(&acks) {
+            return Err(ErrorCode::InvalidRequiredAcks);
+        }
+        if topic.is_internal() && self.request.client_id.as_deref() != Some(ADMIN_CLIENT) {
+            return Err(ErrorCode::InvalidTopicException);
+        }
+        if batch::peek(records).transactional {
+            return Err(ErrorCode::InvalidProducerIdMapping);
+        }
+        if self.image.owner(topic, partition.index) != self.ctx.id && !self.ctx.forwards() {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
+        Ok(PartitionKey { topic: topic.id, index: partition.index })
+    }
+
+    fn leader_of(&mut self, topic: &TopicRef, index: i32) -> Option<CurrentLeader> {
+        let topic = resolve(self.image, topic).ok()?;
+        let node = nodes::of_shard(self.ctx, self.request, self.image.owner(topic, index));
+        if !self.endpoints.iter().any(|endpoint| endpoint.id == node.id) {
+            self.endpoints.push(nodes::endpoint(node));
+        }
+        Some(CurrentLeader { leader: node.id, epoch: self.ctx.boot_epoch })
+    }
+}
+
+/// A2.2: the first batch of any partition can refuse the request as a whole.
+fn whole_request_code(partitions: &[ProducePartition], decoded: &ProduceRequest) -> Option<ErrorCode> {
+    let peeks = || partitions.iter().map(|partition| batch::peek(partition.records.as_deref().unwrap_or_default()));
+    if peeks().any(|peek: Peek| peek.corrupt) {
+        return Some(ErrorCode::CorruptMessage);
+    }
+    let unauthorized = decoded.transactional_id.is_none() && peeks().any(|peek| peek.transactional);
+    unauthorized.then_some(ErrorCode::TransactionalIdAuthorizationFailed)
+}
+
+/// K0.28: of a partition named twice the last one counts.
+fn last_mentions(partitions: SmallVec<[ProducePartition; 1]>) -> SmallVec<[ProducePartition; 1]> {
+    if partitions.len() < 2 {
+        return partitions;
+    }
+    let mut last: HashMap<(TopicKey, i32), usize, FixedState> = HashMap::default();
+    for (at, partition) in partitions.iter().enumerate() {
+        last.insert((topic_key(&partition.topic), partition.index), at);
+    }
+    let is_last = |at: usize, partition: &ProducePartition| {
+        last.get(&(topic_key(&partition.topic), partition.index)) == Some(&at)
+    };
+    partitions.into_iter().enumerate().filter(|(at, p)| is_last(*at, p)).map(|(_, partition)| partition).collect()
+}

@@ -1,0 +1,107 @@
+//! DescribeLogDirs 1-4 (contract K35): one directory, with the partitions of the node that was asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use kafka_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
+use kafka_protocol::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use oncilla_shards::ids::{PartitionKey, ShardId, TopicId};
+use oncilla_shards::image::Image;
+
+use super::codec::{serve, text};
+use super::{Answer, Request};
+use crate::config::ListenerMode;
+use crate::ctx::Ctx;
+
+/// Answers one request.
+pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
+    serve(request, async |asked: DescribeLogDirsRequest| respond(ctx, asked).await).await
+}
+
+async fn respond(ctx: &Rc<Ctx>, asked: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+    let image = ctx.image();
+    let mut by_shard: BTreeMap<ShardId, Vec<PartitionKey>> = BTreeMap::new();
+    for key in wanted(&image, &asked) {
+        let topic = image.topic_by_id(key.topic).expect("only topics of the image are wanted");
+        let owner = image.owner(topic, key.index);
+        if ctx.config.listener_mode == ListenerMode::Shared || owner == ctx.id {
+            by_shard.entry(owner).or_default().push(key);
+        }
+    }
+    let mut partitions: BTreeMap<TopicId, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
+    for (shard, keys) in by_shard {
+        for (key, size_bytes) in ctx.call(shard, |ctx| async move { sizes(&ctx, keys) }).await {
+            let partition = DescribeLogDirsPartition::default().with_partition_index(key.index);
+            partitions.entry(key.topic).or_default().push(partition.with_partition_size(size_bytes));
+        }
+    }
+    let topic = |(id, mut partitions): (TopicId, Vec<DescribeLogDirsPartition>)| {
+        partitions.sort_unstable_by_key(|partition| partition.partition_index);
+        let name = image.topic_by_id(id).map(|topic| text(&*topic.name)).unwrap_or_default();
+        DescribeLogDirsTopic::default().with_name(name.into()).with_partitions(partitions)
+    };
+    let mut directory = DescribeLogDirsResult::default()
+        .with_log_dir(text(ctx.config.data_dir.to_string_lossy()))
+        .with_topics(partitions.into_iter().map(topic).collect());
+    if let Ok(volume) = rustix::fs::statvfs(&ctx.config.data_dir) {
+        let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(volume.f_frsize)).unwrap_or(i64::MAX);
+        directory = directory.with_total_bytes(bytes(volume.f_blocks)).with_usable_bytes(bytes(volume.f_bavail));
+    }
+    DescribeLogDirsResponse::default().with_results(vec![directory])
+}
+
+/// The partitions that are asked for and exist; each once, whatever the request repeats.
+fn wanted(image: &Image, asked: &DescribeLogDirsRequest) -> BTreeSet<PartitionKey> {
+    let Some(topics) = &asked.topics else {
+        let all = |topic: &std::sync::Arc<oncilla_shards::image::Topic>| {
+            let id = topic.id;
+            (0..topic.partitions).map(move |index| PartitionKey { topic: id, index })
+        };
+        return image.topics().flat_map(all).collect();
+    };
+    let mut wanted = BTreeSet::new();
+    for asked in topics {
+        if let Some(topic) = image.topic(&asked.topic) {
+            let existing = asked.partitions.iter().filter(|index| topic.has(**index));
+            wanted.extend(existing.map(|index| PartitionKey { topic: topic.id, index: *index }));
+        }
+    }
+    wanted
+}
+
+/// Sizes at the owner. A partition that is not open there has no segments yet.
+fn sizes(ctx: &Ctx, keys: Vec<PartitionKey>) -> Vec<(PartitionKey, i64)> {
+    keys.into_iter().map(|key| (key, ctx.partition_view(&key).map_or(0, |view| view.size_bytes))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
+
+    use super::*;
+    use crate::api::testing::{ask, create_topic, ctx};
+
+    #[test]
+    fn k35_1_all_none_or_some_partitions_at_every_version() {
+        let (ctx, _dir) = ctx();
+        create_topic(&ctx, "t", 3);
+        create_topic(&ctx, "u", 1);
+        let topic = |name: &str, partitions| {
+            DescribableLogDirTopic::default().with_topic(text(name).into()).with_partitions(partitions)
+        };
+        let some = vec![topic("t", vec![2, 0, 2, 9, -1]), topic("no", vec![0])];
+        for version in 1..=4 {
+            for (topics, expected) in [(None, vec![3, 1]), (Some(vec![]), vec![]), (Some(some.clone()), vec![2])] {
+                let asked = DescribeLogDirsRequest::default().with_topics(topics);
+                let answer: DescribeLogDirsResponse = ask(&ctx, 35, version, &asked);
+                let [directory] = answer.results.as_slice() else { panic!("one directory") };
+                let mut counts: Vec<usize> = directory.topics.iter().map(|topic| topic.partitions.len()).collect();
+                counts.sort_unstable_by(|a, b| b.cmp(a));
+                assert_eq!((directory.error_code, counts), (0, expected));
+                assert_eq!(directory.total_bytes > 0 && directory.usable_bytes >= 0, version >= 4, "K35.2");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A shard for tests of handlers: one core, one listener, a temporary data directory.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use kafka_protocol::protocol::{Decodable, Encodable};
+use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId, TopicId};
+use oncilla_shards::image::{BrokerSettings, Change, Image};
+
+use super::{Answer, Request, dispatch};
+use crate::config::{Config, IoMode, Listener, ListenerMode};
+use crate::ctx::{Ctx, Node, Seed};
+use crate::disk::remove_aside::Remover;
+use crate::metrics::ShardMetrics;
+use crate::rt::file::test_block_on as block_on;
+use crate::topics_writer;
+
+/// The cluster id of every test.
+pub const CLUSTER: &str = "ASNFZ4mrze_-3LqYdlQyEA";
+
+fn config(data_dir: &std::path::Path) -> Config {
+    let listener = Listener {
+        name: "PLAINTEXT".to_owned(),
+        bind: "127.0.0.1:9092".parse().expect("an address"),
+        advertised_host: None,
+        advertised_port: None,
+    };
+    Config {
+        broker_id: BrokerId(0),
+        data_dir: data_dir.to_owned(),
+        listeners: vec![listener],
+        listener_mode: ListenerMode::PerCore,
+        shards: 1,
+        poll_spin_us: 0,
+        http_listen: None,
+        num_partitions: 2,
+        default_replication_factor: 1,
+        replication_factor_accept_max: 3,
+        auto_create_topics: true,
+        delete_topic_enable: true,
+        socket_request_max_bytes: 1 << 20,
+        shard_request_bytes_max: 1 << 20,
+        connection_request_bytes_max: 1 << 20,
+        connections_max_idle_ms: None,
+        max_connections: 100,
+        max_connections_per_ip: 100,
+        io_mode: IoMode::Buffered,
+        log_cache_bytes: 0,
+        fetch_max_bytes: 1 << 20,
+        fetch_session_slots: 10,
+        retention_check_interval_ms: 1000,
+        producer_id_expiration_ms: 1000,
+        producer_id_expiration_check_interval_ms: 1000,
+        producer_ids_max: 10,
+        shutdown_drain_ms: 0,
+        log_level: "info".to_owned(),
+        log_format: crate::config::LogFormat::Text,
+        topic_defaults: Default::default(),
+        settings: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// A shard and its data directory.
+pub fn ctx() -> (Rc<Ctx>, tempfile::TempDir) {
+    ctx_with(|_| {})
+}
+
+/// A shard with some settings changed.
+pub fn ctx_with(change: impl FnOnce(&mut Config)) -> (Rc<Ctx>, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut config = config(dir.path());
+    change(&mut config);
+    let image =
+        topics_writer::load(dir.path(), BrokerId(0), 1, BrokerSettings::default(), || CLUSTER.to_owned()).expect("new");
+    let nodes = vec![vec![Node { id: NodeId(0), host: "localhost".to_owned(), port: 9092 }]];
+    (shard(config, nodes, image), dir)
+}
+
+fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image) -> Rc<Ctx> {
+    let seed = Seed { config: Arc::new(config), nodes, boot_epoch: LeaderEpoch(7), image: Arc::new(image) };
+    let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
+    let remover = Remover::start().expect("a thread");
+    Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, remover, 1))
+}
+
+/// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests
+/// that stay on this shard can be asked.
+pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {
+    let mut config = config(std::path::Path::new("unused"));
+    config.shards = shards;
+    config.listener_mode = mode;
+    let change = Change::CreateTopic {
+        id: TopicId(1),
+        name: "t".to_owned(),
+        partitions: 4,
+        placement: 1,
+        overrides: Default::default(),
+    };
+    let image = Image::new(CLUSTER, BrokerId(0), shards, BrokerSettings::default()).apply(&[change]);
+    let count = if mode == ListenerMode::PerCore { shards } else { 1 };
+    let node = |k: u16| Node { id: NodeId(k.into()), host: "localhost".to_owned(), port: 9092 + k };
+    let nodes = vec![(0..count).map(node).collect()];
+    shard(config, nodes, image)
+}
+
+/// Encodes a request, has it answered, and decodes the answer.
+pub fn ask<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
+    let mut body = BytesMut::new();
+    request.encode(&mut body, version).expect("a request of this version");
+    ask_bytes(ctx, key, version, &body.freeze())
+}
+
+/// Has raw bytes answered, and decodes the answer.
+pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &bytes::Bytes) -> R {
+    let request = Request { key, version, client_id: None, body: body.clone(), listener: 0, peer: None };
+    match block_on(dispatch(ctx, &request)) {
+        Answer::Body(body) => {
+            let mut bytes = body.to_bytes();
+            let decoded = R::decode(&mut bytes, version).expect("an answer of this version");
+            assert!(bytes.is_empty(), "{} bytes behind the answer", bytes.len());
+            decoded
+        }
+        other => panic!("no answer to key {key} version {version}: {other:?}"),
+    }
+}
+
+/// Creates a topic through the writer.
+pub fn create_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
+    let change = Change::CreateTopic {
+        id: super::metadata_update::new_topic_id(),
+        name: name.to_owned(),
+        partitions,
+        placement: 0,
+        overrides: Default::default(),
+    };
+    block_on(topics_writer::update(ctx, |_| (vec![change], ()))).expect("written");
+}

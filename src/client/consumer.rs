@@ -1,0 +1,245 @@
+//! Reads partitions of one topic from given offsets on, without a group.
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest};
+use oncilla_shards::batch::records::Records;
+use oncilla_shards::batch::{BatchHeader, scan};
+use oncilla_shards::code::ErrorCode;
+
+use super::{Client, ClientError, TopicView, accepted, topic_name};
+
+/// Last version of Fetch with topic names.
+const FETCH_BY_NAME: i16 = 12;
+
+/// Last version of ListOffsets before those about tiers.
+const LIST_OFFSETS: i16 = 7;
+
+const FETCH_BYTES: i32 = 8 << 20;
+const WAIT_MS: i32 = 500;
+
+/// One record that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRecord {
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// Its time.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+    /// Its headers.
+    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The oldest record.
+    Beginning,
+    /// What comes after the newest.
+    End,
+    /// This offset.
+    Offset(i64),
+}
+
+/// A consumer of one topic.
+pub struct Consumer {
+    client: Client,
+    topic: TopicView,
+    positions: BTreeMap<i32, i64>,
+}
+
+impl Consumer {
+    /// Takes all partitions of the topic, or one.
+    pub fn open(mut client: Client, topic: &str, partition: Option<i32>, from: From) -> Result<Self, ClientError> {
+        let topic = client.topic(topic, false)?;
+        let wanted =
+            topic.partitions.iter().map(|known| known.index).filter(|index| partition.is_none_or(|p| p == *index));
+        let positions: BTreeMap<i32, i64> = wanted.map(|index| (index, 0)).collect();
+        if positions.is_empty() {
+            let which = partition.map_or("partitions".into(), |index| format!("partition {index}"));
+            return Err(ClientError::Protocol(format!("topic {} has no {which}", topic.name)));
+        }
+        let mut consumer = Self { client, topic, positions };
+        consumer.positions = match from {
+            From::Beginning => consumer.offsets(-2)?,
+            From::End => consumer.offsets(-1)?,
+            From::Offset(offset) => consumer.positions.keys().map(|index| (*index, offset)).collect(),
+        };
+        Ok(consumer)
+    }
+
+    /// The offset behind the newest record of every partition.
+    pub fn ends(&mut self) -> Result<BTreeMap<i32, i64>, ClientError> {
+        self.offsets(-1)
+    }
+
+    /// Offset of the next record to be read, of every partition.
+    #[must_use]
+    pub fn positions(&self) -> &BTreeMap<i32, i64> {
+        &self.positions
+    }
+
+    /// Reads what is there; waits a moment when nothing is.
+    pub fn poll(&mut self) -> Result<Vec<ReadRecord>, ClientError> {
+        let by_leader = self.by_leader();
+        let wait_ms = WAIT_MS / i32::try_from(by_leader.len().max(1)).unwrap_or(WAIT_MS);
+        let mut records = Vec::new();
+        for (leader, partitions) in by_leader {
+            match self.fetch(leader, &partitions, wait_ms, &mut records) {
+                Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => {
+                    let name = self.topic.name.clone();
+                    self.topic = self.client.topic(&name, false)?;
+                }
+                other => other?,
+            }
+        }
+        Ok(records)
+    }
+
+    fn by_leader(&self) -> BTreeMap<i32, Vec<i32>> {
+        let mut all: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for partition in self.topic.partitions.iter().filter(|known| self.positions.contains_key(&known.index)) {
+            all.entry(partition.leader).or_default().push(partition.index);
+        }
+        all
+    }
+
+    fn fetch(
+        &mut self,
+        leader: i32,
+        partitions: &[i32],
+        wait_ms: i32,
+        records: &mut Vec<ReadRecord>,
+    ) -> Result<(), ClientError> {
+        let asked = partitions
+            .iter()
+            .map(|index| {
+                FetchPartition::default()
+                    .with_partition(*index)
+                    .with_current_leader_epoch(-1)
+                    .with_fetch_offset(self.positions[index])
+                    .with_partition_max_bytes(FETCH_BYTES)
+            })
+            .collect();
+        let topic = FetchTopic::default().with_topic(topic_name(&self.topic.name)).with_partitions(asked);
+        let request = FetchRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_max_wait_ms(wait_ms)
+            .with_min_bytes(1)
+            .with_max_bytes(FETCH_BYTES)
+            .with_session_id(0)
+            .with_session_epoch(-1)
+            .with_topics(vec![topic]);
+        let answer = self.client.call(leader, &request, FETCH_BY_NAME)?;
+        accepted(answer.error_code, None, || format!("fetch from {}", self.topic.name))?;
+        for data in answer.responses.iter().flat_map(|topic| &topic.partitions) {
+            let position = self.positions.get(&data.partition_index).copied().unwrap_or(0);
+            let end = data.high_watermark;
+            accepted(data.error_code, None, || match ErrorCode::from_wire(data.error_code) {
+                Some(ErrorCode::OffsetOutOfRange) => {
+                    format!("offset {position} of {}-{} (it ends at {end})", self.topic.name, data.partition_index)
+                }
+                _ => format!("fetch from {}-{}", self.topic.name, data.partition_index),
+            })?;
+            let bytes = data.records.as_deref().unwrap_or_default();
+            let next = unpack(data.partition_index, position, bytes, records)
+                .map_err(|why| ClientError::Protocol(format!("{}-{}: {why}", self.topic.name, data.partition_index)))?;
+            self.positions.insert(data.partition_index, next);
+        }
+        Ok(())
+    }
+
+    fn offsets(&mut self, timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
+        let mut found = BTreeMap::new();
+        for (leader, partitions) in self.by_leader() {
+            let asked = partitions
+                .iter()
+                .map(|index| {
+                    ListOffsetsPartition::default()
+                        .with_partition_index(*index)
+                        .with_current_leader_epoch(-1)
+                        .with_timestamp(timestamp)
+                })
+                .collect();
+            let topic = ListOffsetsTopic::default().with_name(topic_name(&self.topic.name)).with_partitions(asked);
+            let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
+            let answer = self.client.call(leader, &request, LIST_OFFSETS)?;
+            for one in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+                let what = || format!("offsets of {}-{}", self.topic.name, one.partition_index);
+                accepted(one.error_code, None, what)?;
+                found.insert(one.partition_index, one.offset);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Adds the records from `position` on; where to go on. A batch cut short by the limit of the answer is left for later.
+fn unpack(partition: i32, position: i64, bytes: &[u8], records: &mut Vec<ReadRecord>) -> Result<i64, String> {
+    let mut next = position;
+    let mut scan = scan::scan(bytes);
+    let mut start = 0;
+    while let Some((at, header)) = scan.next() {
+        debug_assert_eq!(at, start, "batches lie behind each other");
+        let batch = &bytes[at..at + header.total_bytes()];
+        if !header.attributes.is_control() {
+            read_batch(partition, position, batch, records)?;
+        }
+        next = next.max(header.next_offset().0);
+        start = scan.end();
+    }
+    match scan.stopped() {
+        Some(scan::Stop::End | scan::Stop::Cut) | None => Ok(next),
+        Some(why) => Err(format!("a batch behind offset {next} is broken: {why:?}")),
+    }
+}
+
+fn read_batch(partition: i32, position: i64, batch: &[u8], records: &mut Vec<ReadRecord>) -> Result<(), String> {
+    let base = BatchHeader::parse(batch).map(|header| header.base_offset.0).unwrap_or(-1);
+    let broken = |error| format!("the batch at offset {base} cannot be read: {error}");
+    for record in Records::open(batch).map_err(broken)?.iter() {
+        let record = record.map_err(broken)?;
+        if record.offset.0 < position {
+            continue;
+        }
+        records.push(ReadRecord {
+            partition,
+            offset: record.offset.0,
+            timestamp: record.timestamp.0,
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec))).collect(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use oncilla_shards::batch::{BatchBuilder, Codec};
+    use oncilla_shards::ids::Offset;
+
+    use super::*;
+
+    #[test]
+    fn records_before_the_position_are_left_out_and_a_cut_batch_is_left_for_later() {
+        let batch = |base: i64, codec| BatchBuilder::new().base_offset(Offset(base)).codec(codec).records(3).build();
+        let mut bytes = batch(10, Codec::Zstd);
+        bytes.extend(batch(13, Codec::None));
+        let whole = bytes.len();
+        bytes.extend(&batch(16, Codec::None)[..70]);
+        let mut records = Vec::new();
+        assert_eq!(unpack(0, 11, &bytes, &mut records), Ok(16));
+        assert_eq!(records.iter().map(|r| r.offset).collect::<Vec<_>>(), [11, 12, 13, 14, 15]);
+        bytes[whole - 1] ^= 1;
+        let error = unpack(0, 11, &bytes, &mut records).expect_err("a flipped bit");
+        assert!(error.contains("Crc"), "{error}");
+    }
+}

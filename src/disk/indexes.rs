@@ -1,0 +1,33 @@
+//! The index files of sealed segments: written when a segment is sealed, read back by recovery.
+//!
+//! Owner: whoever seals or recovers the segment; blocks. The offset index is written last: it is the one that says
+//! "sealed". Failure: files that are missing or damaged are reported with the reason, and recovery rebuilds them.
+
+use std::path::Path;
+
+use oncilla_shards::ids::Offset;
+use oncilla_shards::partition::{SegmentId, SegmentIndex};
+
+use super::DiskError;
+use super::layout::{SegmentFile, SegmentPaths};
+use super::replace::{read_blocking, replace_blocking};
+
+/// Writes both index files of a sealed segment, durably. Blocks.
+pub fn write_index_blocking(index: &SegmentIndex, partition: &Path, segment: SegmentId) -> Result<(), DiskError> {
+    assert_eq!(segment.base, index.base());
+    replace_blocking(&segment.path(partition, SegmentFile::TimeIndex), &index.encode_times())?;
+    replace_blocking(&segment.path(partition, SegmentFile::Index), &index.encode_offsets())
+}
+
+/// Reads both index files of a sealed segment; an error says why they must be rebuilt. Blocks.
+pub fn read_index_blocking(
+    partition: &Path,
+    segment: SegmentId,
+    log_bytes: u64,
+    batch_bytes: &dyn Fn(u64, Offset) -> Option<usize>,
+) -> Result<SegmentIndex, &'static str> {
+    let read = |kind| read_blocking(&segment.path(partition, kind)).map_err(|_| "an index file cannot be read");
+    let offsets = read(SegmentFile::Index)?.ok_or("there is no offset index")?;
+    let times = read(SegmentFile::TimeIndex)?.ok_or("there is no time index")?;
+    SegmentIndex::decode(segment.base, &offsets, &times, log_bytes, batch_bytes)
+}

@@ -1,0 +1,112 @@
+//! Reads the batches of a partition from its tail cache or its files.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use oncilla_shards::code::ErrorCode;
+use oncilla_shards::ids::{Offset, PartitionKey};
+use oncilla_shards::partition::{ReadPlan, SegmentId, Trimmed, trim};
+use smallvec::SmallVec;
+
+use crate::ctx::Ctx;
+use crate::disk::layout::{SegmentFile, SegmentPaths};
+
+/// Whole batches from `from` on, below `limit` and about `bytes_max` bytes; the first one whole with `first_whole`.
+///
+/// # Errors
+/// KAFKA_STORAGE_ERROR if the disk fails or a file is damaged, UNKNOWN_TOPIC_OR_PARTITION if the partition goes away,
+/// OFFSET_OUT_OF_RANGE if retention overtakes the reader.
+pub async fn read(
+    ctx: &Rc<Ctx>,
+    key: &PartitionKey,
+    from: Offset,
+    limit: Offset,
+    bytes_max: usize,
+    first_whole: bool,
+) -> Result<SmallVec<[Bytes; 2]>, ErrorCode> {
+    let plan = {
+        let shard = ctx.shard.borrow();
+        let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        partition.read(from, limit, bytes_max, first_whole)
+    };
+    match plan {
+        ReadPlan::Empty => Ok(SmallVec::new()),
+        ReadPlan::Cached(slices) => {
+            ctx.metrics.cache_hits.add(1);
+            Ok(slices.into_iter().collect())
+        }
+        ReadPlan::Disk { segment, position, bytes, segment_bytes } => {
+            ctx.metrics.cache_misses.add(1);
+            let place = Place { key: *key, segment, position, segment_bytes };
+            let batches = read_file(ctx, place, bytes, from, |read| trim(read, from, limit, bytes_max, first_whole));
+            Ok(batches.await?.into_iter().filter(|batches| !batches.is_empty()).collect())
+        }
+    }
+}
+
+/// Where in a segment to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The partition.
+    pub key: PartitionKey,
+    /// The segment.
+    pub segment: SegmentId,
+    /// Start of a batch.
+    pub position: u64,
+    /// Where the segment's batches end.
+    pub segment_bytes: u64,
+}
+
+/// Reads from `place` until `cut` is content with what was read; `None` at the segment's end.
+async fn read_file(
+    ctx: &Rc<Ctx>,
+    mut place: Place,
+    mut bytes: usize,
+    from: Offset,
+    cut: impl Fn(&Bytes) -> Trimmed,
+) -> Result<Option<Bytes>, ErrorCode> {
+    loop {
+        let left = usize::try_from(place.segment_bytes - place.position).unwrap_or(usize::MAX);
+        if left == 0 {
+            return Ok(None);
+        }
+        let read = read_at(ctx, place, bytes.min(left), from).await?;
+        match cut(&read) {
+            Trimmed::Batches(batches) => return Ok(Some(batches)),
+            Trimmed::More(more) if more > read.len() && more <= left => bytes = more,
+            Trimmed::Skip(skip) if skip > 0 => place.position += skip as u64,
+            Trimmed::More(_) | Trimmed::Skip(_) | Trimmed::Damaged => {
+                tracing::error!(partition = %place.key, segment = %place.segment.base, "a segment is damaged");
+                return Err(ErrorCode::KafkaStorageError);
+            }
+        }
+    }
+}
+
+async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Result<Bytes, ErrorCode> {
+    let directory = ctx.files.directory(ctx, &place.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let path = place.segment.path(&directory, SegmentFile::Log);
+    let read = ctx.files.readers.read(&path, place.position, bytes).await;
+    read.map_err(|error| {
+        let shard = ctx.shard.borrow();
+        match shard.partition(&place.key) {
+            None => ErrorCode::UnknownTopicOrPartition,
+            Some(partition) if partition.log_start() > from => ErrorCode::OffsetOutOfRange,
+            Some(_) => {
+                tracing::error!("a read failed: {error}");
+                ErrorCode::KafkaStorageError
+            }
+        }
+    })
+}
+
+/// Most bytes that one step of a scan reads.
+const SCAN_BYTES: usize = 256 << 10;
+
+/// The whole batches of a segment from `place` on, one step of a scan; empty at its end.
+pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, ErrorCode> {
+    let all = Offset(i64::MAX);
+    let found =
+        read_file(ctx, place, SCAN_BYTES, Offset(0), |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
+    Ok(found.unwrap_or_default())
+}
