@@ -162,7 +162,7 @@ def one_line():
 
 def check_command():
     with scratch() as d:
-        code, text = oncilla("check", "--data", d)
+        code, text = oncilla("check", "--data", d, "--listen", "127.0.0.1:0", "-X", "http.listen=off")
         assert code == 0, f"exit code {code}: {text[-500:]}"
 
 

@@ -1,6 +1,6 @@
 module oncilla/tests/franz
 
-go 1.24.0
+go 1.26.0
 
 require (
 	github.com/twmb/franz-go v1.22.3
