@@ -142,7 +142,6 @@ const _: () = {
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
 
-
     assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");

@@ -17,11 +17,11 @@ use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, PartitionKey, ShardId};
 use oncilla_shards::image::Image;
 use oncilla_shards::partition::{Placed, Refusal, WaiterId};
+use oncilla_shards::session::TopicKey;
 use oncilla_shards::shard::{Appended, Effects};
 use oncilla_shards::wire::produce::{
     self, ProduceAnswer, ProducePartition, ProducePartitionAnswer, ProduceRequest, encode,
 };
-use oncilla_shards::session::TopicKey;
 use oncilla_shards::wire::{CurrentLeader, NodeEndpoint, TopicRef};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -146,8 +146,7 @@ fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item) {
     let mut effects = Effects::new();
     let (appended, log_start) = {
         let mut shard = ctx.shard.borrow_mut();
-        let appended =
-            shard.append(&item.key, &item.records, call.version, now_ms(), Some(waiter), &mut effects);
+        let appended = shard.append(&item.key, &item.records, call.version, now_ms(), Some(waiter), &mut effects);
         (appended, shard.partition(&item.key).map_or(Offset(-1), |partition| partition.log_start()))
     };
     let waits = matches!(appended, Appended::Waiting(_));
@@ -245,8 +244,11 @@ impl Checked<'_> {
                 Some(code) => Err(code),
                 None => self.key_of(&partition, decoded.acks),
             };
-            let mut answer =
-                ProducePartitionAnswer::refused(partition.topic, partition.index, found.err().unwrap_or(ErrorCode::None));
+            let mut answer = ProducePartitionAnswer::refused(
+                partition.topic,
+                partition.index,
+                found.err().unwrap_or(ErrorCode::None),
+            );
             if found == Err(ErrorCode::NotLeaderOrFollower) {
                 answer.current_leader = self.leader_of(&answer.topic, answer.index);
             }

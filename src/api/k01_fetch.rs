@@ -60,7 +60,8 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         answer.tell = tell || !incremental;
     }
     ctx.metrics.fetched_bytes.add(bytes as u64);
-    let told: Vec<FetchPartitionAnswer> = answers.into_iter().filter(|part| part.tell).map(|part| part.answer).collect();
+    let told: Vec<FetchPartitionAnswer> =
+        answers.into_iter().filter(|part| part.tell).map(|part| part.answer).collect();
     let node_endpoints = endpoints(ctx, request, &told);
     let answer = FetchAnswer {
         throttle_time_ms: 0,

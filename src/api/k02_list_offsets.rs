@@ -166,9 +166,8 @@ fn search(batches: &Bytes, wanted: TimestampMs, start: Offset) -> Option<Found> 
         }
         let batch = &batches[position..position + header.total_bytes()];
         let Ok(records) = Records::open(batch) else { continue };
-        let late = records.iter().map_while(Result::ok).find(|record| {
-            record.timestamp >= wanted && record.offset >= start
-        });
+        let late =
+            records.iter().map_while(Result::ok).find(|record| record.timestamp >= wanted && record.offset >= start);
         if let Some(record) = late {
             return Some(Found { offset: record.offset.0, timestamp: record.timestamp.0, epoch: LeaderEpoch(-1).0 });
         }

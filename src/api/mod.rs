@@ -10,9 +10,9 @@ mod locate;
 mod metadata_update;
 mod nodes;
 mod resources;
-mod topic_ref;
 #[cfg(test)]
 pub(crate) mod testing;
+mod topic_ref;
 
 mod k00_produce;
 mod k01_fetch;

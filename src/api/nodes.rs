@@ -1,7 +1,7 @@
 //! Shards as the Kafka nodes that clients of a listener see.
 
-use oncilla_shards::ids::{NodeId, ShardId};
 use kafka_protocol::protocol::StrBytes;
+use oncilla_shards::ids::{NodeId, ShardId};
 use oncilla_shards::image::{Image, Topic};
 use oncilla_shards::wire::NodeEndpoint;
 
