@@ -122,6 +122,10 @@ pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
 /// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
 pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 
+/// Appends from this size on do not have the file zeroed ahead of them: extending a file costs one journal commit, about
+/// what writing this many bytes costs, and zeroing would write every byte twice.
+pub const ZERO_AHEAD_APPEND_BYTES_MAX: usize = 64 << 10;
+
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
 pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
 

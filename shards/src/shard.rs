@@ -4,7 +4,7 @@
 //! the order in which it must be carried out. Limits: the tail cache's bytes (the oldest write of any partition leaves
 //! first) and the session slots. The edges and the simulator drive it with the same calls.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -49,6 +49,8 @@ pub struct Shard {
     tail_order: VecDeque<PartitionKey>,
     tail_bytes: usize,
     tail_bytes_max: usize,
+    /// Partitions of relaxed topics that were written since they were looked at last.
+    relaxed: BTreeSet<PartitionKey>,
     /// Fetch sessions of this shard's connections.
     pub sessions: Sessions,
 }
@@ -57,7 +59,14 @@ impl Shard {
     /// A shard without partitions.
     #[must_use]
     pub fn new(tail_bytes_max: usize, sessions: Sessions) -> Self {
-        Self { partitions: HashMap::default(), tail_order: VecDeque::new(), tail_bytes: 0, tail_bytes_max, sessions }
+        Self {
+            partitions: HashMap::default(),
+            tail_order: VecDeque::new(),
+            tail_bytes: 0,
+            tail_bytes_max,
+            relaxed: BTreeSet::new(),
+            sessions,
+        }
     }
 
     /// Takes over a partition.
@@ -129,7 +138,11 @@ impl Shard {
 
     /// The next write of a partition; `None` ends its writer.
     pub fn take_write(&mut self, key: &PartitionKey, now: TimestampMs) -> Option<WritePlan> {
-        self.partitions.get_mut(key)?.take_write(now)
+        let plan = self.partitions.get_mut(key)?.take_write(now);
+        if plan.as_ref().is_some_and(|plan| !plan.durable) {
+            self.relaxed.insert(*key);
+        }
+        plan
     }
 
     /// A write of a partition is durable. `None` if the partition was given up meanwhile.
@@ -151,9 +164,14 @@ impl Shard {
 
     /// Partitions of relaxed topics whose written records have to be made durable now.
     pub fn take_flushes(&mut self, now: TimestampMs) -> Vec<PartitionKey> {
-        let due = self.partitions.iter_mut().filter_map(|(key, partition)| partition.take_flush(now).then_some(*key));
-        let mut due: Vec<_> = due.collect();
-        due.sort_unstable();
+        let mut due = Vec::new();
+        self.relaxed.retain(|key| {
+            let Some(partition) = self.partitions.get_mut(key) else { return false };
+            if partition.take_flush(now) {
+                due.push(*key);
+            }
+            partition.has_unflushed()
+        });
         due
     }
 

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -29,7 +30,10 @@ use smallvec::SmallVec;
 use super::topic_ref::{resolve, topic_key};
 use super::{Answer, Request, nodes};
 use crate::ctx::Ctx;
-use crate::rt::{OneshotSender, now_ms, oneshot, spawn};
+use crate::rt::{OneshotSender, now, now_ms, oneshot, spawn};
+
+/// This API's key.
+const PRODUCE: i16 = 0;
 
 /// Client whose writes to internal topics are let through (K0.8).
 const ADMIN_CLIENT: &[u8] = b"__admin_client";
@@ -46,6 +50,7 @@ struct Item {
 /// A request, or the part of it that one shard serves, until all its batches are settled.
 pub struct Call {
     version: i16,
+    started: Instant,
     answers: RefCell<SmallVec<[ProducePartitionAnswer; 1]>>,
     open: Cell<usize>,
     finish: RefCell<Option<Finish>>,
@@ -88,6 +93,8 @@ impl Call {
         match self.finish.take().expect("a request is answered once") {
             Finish::Shard(sender) => sender.send(answers),
             Finish::Client { slot, acks, endpoints } => {
+                let elapsed_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+                ctx.metrics.request(PRODUCE, elapsed_us);
                 let refused = answers.iter().find(|answer| answer.code != ErrorCode::None);
                 for answer in answers.iter().filter(|answer| answer.code != ErrorCode::None) {
                     ctx.metrics.error(answer.code);
@@ -122,6 +129,7 @@ pub fn begin(ctx: &Rc<Ctx>, request: &Request, slot: crate::net::AnswerSlot) {
     let acks = decoded.acks;
     let call = Rc::new(Call {
         version: request.version,
+        started: now(),
         answers: RefCell::new(checked.answers),
         // One more than there are batches: the request itself, until all are begun.
         open: Cell::new(items.len() + 1),
@@ -216,7 +224,7 @@ async fn serve_part(
     let (sender, receiver) = oneshot();
     let open = Cell::new(items.len() + 1);
     let finish = RefCell::new(Some(Finish::Shard(sender)));
-    let call = Rc::new(Call { version, answers: RefCell::new(answers), open, finish });
+    let call = Rc::new(Call { version, started: now(), answers: RefCell::new(answers), open, finish });
     for (at, item) in items.into_iter().enumerate() {
         append(&ctx, &call, Item { at, ..item });
     }

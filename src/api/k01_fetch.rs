@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use futures_lite::future;
+use oncilla_shards::batch::headers;
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{LeaderEpoch, PartitionKey, ShardId};
 use oncilla_shards::image::Image;
@@ -60,6 +61,9 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         answer.tell = tell || !incremental;
     }
     ctx.metrics.fetched_bytes.add(bytes as u64);
+    let chunks = answers.iter().flat_map(|part| &part.answer.records);
+    let counts = chunks.flat_map(|chunk| headers(chunk)).map(|header| u64::from(header.record_count.unsigned_abs()));
+    ctx.metrics.records_fetched.add(counts.sum());
     let told: Vec<FetchPartitionAnswer> =
         answers.into_iter().filter(|part| part.tell).map(|part| part.answer).collect();
     let node_endpoints = endpoints(ctx, request, &told);

@@ -26,7 +26,9 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use oncilla_shards::ids::{LeaderEpoch, Offset};
-use oncilla_shards::limits::{ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX};
+use oncilla_shards::limits::{
+    ZERO_AHEAD_APPEND_BYTES_MAX, ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX,
+};
 use oncilla_shards::partition::{SegmentId, SegmentIndex};
 
 use super::DiskError;
@@ -168,7 +170,9 @@ impl SegmentWriter {
         let filled = kept + len;
         self.tail.clear();
         self.tail.extend_from_slice(&buffer.as_slice()[filled - filled % BLOCK_BYTES..filled]);
-        self.zero_ahead();
+        if len < ZERO_AHEAD_APPEND_BYTES_MAX {
+            self.zero_ahead();
+        }
         Ok(Written { position, bytes: len, buffer: share(buffer, kept, len) })
     }
 

@@ -1,9 +1,10 @@
 //! Readers that wait for something new in partitions, of this shard or of another one.
 //!
-//! A watch is a number that partitions hold; it is woken at most once by each partition and forgotten by its owner.
+//! A watch is a number that partitions hold: each wakes it at most once, and its owner takes it off again.
 //! Limits: one for each parked Fetch request, which the connections bound.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use oncilla_shards::ids::{PartitionKey, ShardId};
@@ -24,21 +25,24 @@ enum Watcher {
 
 /// The watches of one shard.
 #[derive(Debug, Default)]
-pub struct Watches(RefCell<Slab<Watcher>>);
+pub struct Watches {
+    slots: RefCell<Slab<Watcher>>,
+    /// Slot of each watch that another shard has here.
+    there: RefCell<BTreeMap<(ShardId, u64), usize>>,
+}
 
 impl Watches {
     /// A watch that wakes `notify`.
     pub fn open(&self, notify: Rc<Notify>) -> WatchId {
-        WatchId(self.0.borrow_mut().insert(Watcher::Here(notify)) as u64)
+        WatchId(self.slots.borrow_mut().insert(Watcher::Here(notify)) as u64)
     }
 
     /// Wakes whoever waits on the watch, if somebody still does.
     pub fn wake(&self, ctx: &Rc<Ctx>, id: WatchId) {
-        let watcher = self.0.borrow().get(id.0 as usize).cloned();
+        let watcher = self.slots.borrow().get(id.0 as usize).cloned();
         match watcher {
             Some(Watcher::Here(notify)) => notify.notify(),
             Some(Watcher::There(shard, token)) => {
-                self.0.borrow_mut().remove(id.0 as usize);
                 ctx.post(shard, move |ctx| async move { ctx.watches.wake(&ctx, WatchId(token)) });
             }
             None => {}
@@ -47,16 +51,30 @@ impl Watches {
 
     /// Wakes every request of this shard that waits.
     pub fn wake_all(&self) {
-        for (_, watcher) in self.0.borrow().iter() {
+        for (_, watcher) in self.slots.borrow().iter() {
             if let Watcher::Here(notify) = watcher {
                 notify.notify();
             }
         }
     }
 
+    /// The watch here that stands for watch `id` of shard `origin`; the same one as long as it is not closed.
+    fn open_there(&self, origin: ShardId, id: WatchId) -> WatchId {
+        let mut there = self.there.borrow_mut();
+        let slot = there.entry((origin, id.0));
+        let slot = slot.or_insert_with(|| self.slots.borrow_mut().insert(Watcher::There(origin, id.0)));
+        WatchId(*slot as u64)
+    }
+
+    fn close_there(&self, origin: ShardId, id: WatchId) -> Option<WatchId> {
+        let slot = self.there.borrow_mut().remove(&(origin, id.0))?;
+        self.slots.borrow_mut().remove(slot);
+        Some(WatchId(slot as u64))
+    }
+
     /// Ends a watch of a request of this shard.
     pub fn close(&self, id: WatchId) {
-        self.0.borrow_mut().remove(id.0 as usize);
+        self.slots.borrow_mut().remove(id.0 as usize);
     }
 }
 
@@ -68,8 +86,8 @@ pub fn watch(ctx: &Rc<Ctx>, owner: ShardId, keys: Vec<PartitionKey>, id: WatchId
     }
     let origin = ctx.id;
     ctx.post(owner, move |ctx| async move {
-        let there = ctx.watches.0.borrow_mut().insert(Watcher::There(origin, id.0));
-        register(&ctx, &keys, WatchId(there as u64));
+        let there = ctx.watches.open_there(origin, id);
+        register(&ctx, &keys, there);
     });
 }
 
@@ -90,12 +108,8 @@ pub fn unwatch(ctx: &Rc<Ctx>, owner: ShardId, keys: Vec<PartitionKey>, id: Watch
     }
     let origin = ctx.id;
     ctx.post(owner, move |ctx| async move {
-        let found = ctx.watches.0.borrow().iter().find_map(|(there, watcher)| {
-            matches!(watcher, Watcher::There(shard, token) if *shard == origin && *token == id.0).then_some(there)
-        });
-        if let Some(there) = found {
-            ctx.watches.0.borrow_mut().remove(there);
-            unregister(&ctx, &keys, WatchId(there as u64));
+        if let Some(there) = ctx.watches.close_there(origin, id) {
+            unregister(&ctx, &keys, there);
         }
     });
 }

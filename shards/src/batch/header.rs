@@ -237,6 +237,16 @@ impl BatchHeader {
     }
 }
 
+/// The headers of whole batches that are known to be right: what was served or written.
+pub fn headers(batches: &[u8]) -> impl Iterator<Item = BatchHeader> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let header = BatchHeader::parse(batches.get(at..)?).ok()?;
+        at += header.total_bytes();
+        Some(header)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,6 +22,6 @@ pub use build::BatchBuilder;
 pub use compression::{Codec, Undecodable};
 pub use control::{ControlKind, ControlRecord};
 pub use frame::{NO_BATCH, Peek, peek};
-pub use header::{Attributes, BatchHeader, HeaderError, TimestampType};
+pub use header::{Attributes, BatchHeader, HeaderError, TimestampType, headers};
 pub use patch::{Patch, StoredFields, crc_matches, crc_of, write_patched};
 pub use validate::{Accepted, AppendRules, RecordError, Refused, check_framing, validate};

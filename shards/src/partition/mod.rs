@@ -19,7 +19,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -189,7 +189,7 @@ pub struct Partition {
     /// Headers of the batches of the write in flight, for the segment's index.
     in_flight_batches: Vec<(Offset, usize, TimestampMs)>,
     waiters: VecDeque<Waiter>,
-    watches: Vec<WatchId>,
+    watches: BTreeSet<WatchId>,
     tail: Tail,
     snapshot_due: Option<(Offset, Vec<u8>)>,
     unflushed: Unflushed,
@@ -247,7 +247,7 @@ impl Partition {
             in_flight: None,
             in_flight_batches: Vec::new(),
             waiters: VecDeque::new(),
-            watches: Vec::new(),
+            watches: BTreeSet::new(),
             tail: Tail::default(),
             snapshot_due: None,
             unflushed: Unflushed::default(),
@@ -412,6 +412,12 @@ impl Partition {
         due
     }
 
+    /// Whether a relaxed topic's partition has written records that are not durable.
+    #[must_use]
+    pub fn has_unflushed(&self) -> bool {
+        self.unflushed.since.is_some() && !self.offline
+    }
+
     /// The write in flight is done: the high watermark moves to its end.
     ///
     /// `stored` is what was written, for readers at the tail; `buffer_bytes` is the memory it holds on to.
@@ -434,7 +440,7 @@ impl Partition {
             let waiter = self.waiters.pop_front().expect("looked at above");
             progress.done.push((waiter.id, Ok(())));
         }
-        progress.wake.extend(self.watches.drain(..));
+        progress.wake.extend(std::mem::take(&mut self.watches));
         if self.snapshot_due.as_ref().is_some_and(|(offset, _)| *offset <= self.high_watermark) {
             progress.snapshot = self.snapshot_due.take();
         }
@@ -453,22 +459,22 @@ impl Partition {
         for waiter in self.waiters.drain(..) {
             progress.done.push((waiter.id, Err(ErrorCode::KafkaStorageError)));
         }
-        progress.wake.extend(self.watches.drain(..));
+        progress.wake.extend(std::mem::take(&mut self.watches));
         progress
     }
 
     /// Registers a reader to be woken by the next progress.
     pub fn watch(&mut self, id: WatchId) {
-        self.watches.push(id);
+        self.watches.insert(id);
     }
 
     /// Forgets a reader that no longer waits.
     pub fn unwatch(&mut self, id: WatchId) {
-        self.watches.retain(|watch| *watch != id);
+        self.watches.remove(&id);
     }
 
     /// Wakes every reader, because the partition is going away.
-    pub fn take_watches(&mut self) -> Vec<WatchId> {
+    pub fn take_watches(&mut self) -> BTreeSet<WatchId> {
         std::mem::take(&mut self.watches)
     }
 
