@@ -95,7 +95,7 @@ fn fixed_settings(config: &Config) -> Vec<FixedSetting> {
     let fixed = |setting: &crate::config::Setting| FixedSetting {
         name: setting.row.name.to_owned(),
         value: setting.value.clone(),
-        default: None,
+        default: setting.default.clone(),
         source: if setting.source == Source::Default { Origin::Default } else { Origin::File },
     };
     config.settings.iter().map(fixed).collect()

@@ -54,10 +54,11 @@ pub fn text(text: impl Into<String>) -> StrBytes {
     StrBytes::from_string(text.into())
 }
 
-/// Code and message of a result as answers carry them; success has no message.
+/// Code and message of a result as answers carry them; success and a refusal without words have a null message.
 pub fn outcome<T>(result: &Result<T, Refusal>) -> (i16, Option<StrBytes>) {
     match result {
         Ok(_) => (0, None),
+        Err(refusal) if refusal.message.is_empty() => (refusal.code.wire(), None),
         Err(refusal) => (refusal.code.wire(), Some(text(refusal.message.as_str()))),
     }
 }

@@ -137,10 +137,12 @@ impl Part {
     }
 }
 
-/// C1: an isolation level or a byte limit that does not exist is -1 for every partition.
-fn refused_by_kafka_too(asked: &FetchPartition) -> Part {
-    let code = ErrorCode::UnknownServerError;
-    Part { answer: FetchPartitionAnswer::refused(topic_ref(&asked.topic), asked.index, code), tell: true }
+/// C1: an isolation level or a byte limit that does not exist is -1 for every partition. Kafka refuses such a level
+/// before it looks at any partition, and its answer then has an empty list where others have none.
+fn refused_by_kafka_too(asked: &FetchPartition, level_exists: bool) -> Part {
+    let mut answer = FetchPartitionAnswer::refused(topic_ref(&asked.topic), asked.index, ErrorCode::UnknownServerError);
+    answer.aborted = (!level_exists).then(Vec::new);
+    Part { answer, tell: true }
 }
 
 /// One partition to read, on its owner.
@@ -162,9 +164,9 @@ struct Poll<'a> {
 impl Poll<'_> {
     /// Reads until there is enough or the time is over.
     async fn wait(&mut self) -> Vec<Part> {
-        let known = (0..=1).contains(&self.decoded.isolation_level) && self.decoded.max_bytes >= 0;
-        if !known {
-            return self.partitions.iter().map(refused_by_kafka_too).collect();
+        let level_exists = (0..=1).contains(&self.decoded.isolation_level);
+        if !level_exists || self.decoded.max_bytes < 0 {
+            return self.partitions.iter().map(|asked| refused_by_kafka_too(asked, level_exists)).collect();
         }
         let parts = self.read_all().await;
         let deadline = match u64::try_from(self.decoded.max_wait_ms) {
@@ -354,7 +356,8 @@ fn check(ctx: &Ctx, item: &Item) -> Result<FetchPartitionAnswer, ErrorCode> {
     let shard = ctx.shard.borrow();
     let partition = shard.partition(&item.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let asked = &item.asked;
-    check_epoch(asked.current_epoch, partition.epoch().0)?;
+    // C1: Fetch takes every negative epoch as none, the requests that ask for offsets only -1.
+    check_epoch(asked.current_epoch.max(-1), partition.epoch().0)?;
     let end = partition.high_watermark();
     let mut answer = FetchPartitionAnswer::refused(topic_ref(&asked.topic), asked.index, ErrorCode::None);
     answer.high_watermark = end;
@@ -374,5 +377,48 @@ fn check(ctx: &Ctx, item: &Item) -> Result<FetchPartitionAnswer, ErrorCode> {
     if asked.offset < partition.log_start() || asked.offset > partition.next_offset() {
         return Err(ErrorCode::OffsetOutOfRange);
     }
+    if asked.bytes_max < 0 {
+        return Err(ErrorCode::UnknownServerError);
+    }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::fetch_request::{FetchPartition as AskedPartition, FetchTopic};
+    use kafka_protocol::messages::{FetchRequest, FetchResponse};
+
+    use super::*;
+    use crate::api::codec::text;
+    use crate::api::testing::{ask, create_topic, ctx};
+
+    /// Code of the partition, and whether there is a list of aborted transactions.
+    fn fetched(level: i8, bytes_max: i32, partition_bytes_max: i32, epoch: i32) -> (i16, bool) {
+        let (ctx, _dir) = ctx();
+        create_topic(&ctx, "t", 1);
+        let partition =
+            AskedPartition::default().with_current_leader_epoch(epoch).with_partition_max_bytes(partition_bytes_max);
+        let asked = FetchRequest::default()
+            .with_isolation_level(level)
+            .with_max_bytes(bytes_max)
+            .with_session_epoch(-1)
+            .with_topics(vec![FetchTopic::default().with_topic(text("t").into()).with_partitions(vec![partition])]);
+        let answer: FetchResponse = ask(&ctx, 1, 12, &asked);
+        let told = &answer.responses[0].partitions[0];
+        assert!(told.error_code == 0 || told.high_watermark == -1, "C1: an error tells no offsets");
+        (told.error_code, told.aborted_transactions.is_some())
+    }
+
+    #[test]
+    fn c1_negative_byte_limits_and_levels_that_do_not_exist_are_minus_one() {
+        assert_eq!([0, 1].map(|level| fetched(level, 0, 0, -1)), [(0, false), (0, true)]);
+        assert_eq!(fetched(0, -1, 0, -1), (-1, false));
+        assert_eq!(fetched(0, 0, -1, -1), (-1, false));
+        assert_eq!([-1, 2].map(|level| fetched(level, 0, 0, -1)), [(-1, true); 2]);
+    }
+
+    #[test]
+    fn c1_a_negative_leader_epoch_is_none() {
+        assert_eq!([-1, -5, 7, 6, 8].map(|epoch| fetched(0, 0, 0, epoch).0), [0, 0, 0, 74, 75]);
+    }
 }

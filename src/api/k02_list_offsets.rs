@@ -1,5 +1,6 @@
 //! ListOffsets (key 2), versions 1 to 11: contract C2.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -46,18 +47,28 @@ const NOTHING: Found = Found { offset: -1, timestamp: -1, epoch: -1 };
 /// Answers a request.
 pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
     codec::serve(request, async |decoded: ListOffsetsRequest| {
-        let committed = decoded.isolation_level == 1 && request.version >= 2;
+        let committed = decoded.isolation_level == 1;
+        // C1: a level that does not exist is -1 for every partition, before anything is looked at.
+        let known_level = (0..=1).contains(&decoded.isolation_level);
         let mut topics = Vec::with_capacity(decoded.topics.len());
         for topic in decoded.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
+            let mut times: BTreeMap<i32, usize> = BTreeMap::new();
             for asked in &topic.partitions {
-                let twice = topic.partitions.iter().filter(|p| p.partition_index == asked.partition_index).count() > 1;
-                let found = if twice {
-                    Err(ErrorCode::InvalidRequest)
+                *times.entry(asked.partition_index).or_default() += 1;
+            }
+            for asked in &topic.partitions {
+                let index = asked.partition_index;
+                let found = if !known_level {
+                    Err(ErrorCode::UnknownServerError)
                 } else {
-                    find(ctx, request.version, &topic.name, asked, committed).await
+                    match times.remove(&index) {
+                        Some(1) => find(ctx, request.version, &topic.name, asked, committed).await,
+                        Some(_) => Err(ErrorCode::InvalidRequest),
+                        None => continue,
+                    }
                 };
-                partitions.push(answer(request.version, asked.partition_index, found));
+                partitions.push(answer(request.version, index, found));
             }
             topics.push(ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions));
         }
@@ -173,4 +184,49 @@ fn search(batches: &Bytes, wanted: TimestampMs, start: Offset) -> Option<Found> 
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::codec::text;
+    use crate::api::testing::{ask, create_topic, ctx};
+
+    /// Code and offset of each partition asked.
+    fn listed(version: i16, level: i8, asked: &[(i32, i32)]) -> Vec<(i16, i64)> {
+        let (ctx, _dir) = ctx();
+        create_topic(&ctx, "t", 1);
+        let partition = |&(index, epoch): &(i32, i32)| {
+            let asked = ListOffsetsPartition::default().with_partition_index(index).with_timestamp(LATEST);
+            asked.with_current_leader_epoch(epoch)
+        };
+        let topic = kafka_protocol::messages::list_offsets_request::ListOffsetsTopic::default();
+        let topic = topic.with_name(text("t").into()).with_partitions(asked.iter().map(partition).collect());
+        let request = ListOffsetsRequest::default().with_replica_id((-1).into()).with_isolation_level(level);
+        let answer: ListOffsetsResponse = ask(&ctx, 2, version, &request.with_topics(vec![topic]));
+        answer.topics[0].partitions.iter().map(|told| (told.error_code, told.offset)).collect()
+    }
+
+    #[test]
+    fn c2_every_leader_epoch_but_minus_one_is_checked() {
+        for version in 4..=10 {
+            for (epoch, answer) in [(-1, (0, 0)), (7, (0, 0)), (-5, (74, -1)), (6, (74, -1)), (8, (75, -1))] {
+                assert_eq!(listed(version, 0, &[(0, epoch)]), [answer], "version {version}, epoch {epoch}");
+            }
+        }
+    }
+
+    #[test]
+    fn c2_a_partition_named_twice_is_refused_once_and_the_others_are_answered() {
+        assert_eq!(listed(7, 0, &[(0, -1), (9, -1), (9, -1)]), [(0, 0), (42, -1)]);
+        assert_eq!(listed(1, 0, &[(0, -1), (0, -1), (0, -1)]), [(42, -1)]);
+    }
+
+    #[test]
+    fn c2_a_level_that_does_not_exist_is_minus_one_for_every_partition() {
+        for level in [-1, 2] {
+            assert_eq!(listed(7, level, &[(0, -1), (9, -1)]), [(-1, -1); 2], "level {level}");
+        }
+        assert_eq!(listed(7, 1, &[(0, -1), (9, -1)]), [(0, 0), (3, -1)]);
+    }
 }

@@ -1,23 +1,44 @@
-//! DescribeLogDirs 1-4 (contract K35): one directory, with the partitions of the node that was asked.
+//! DescribeLogDirs 1-5 (contract K35): one directory, with the partitions of the node that was asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::describe_log_dirs_request::DescribeLogDirsRequest;
 use kafka_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
 };
 use oncilla_shards::ids::{PartitionKey, ShardId, TopicId};
 use oncilla_shards::image::Image;
+use oncilla_shards::wire::Body;
 
 use super::codec::{serve, text};
 use super::{Answer, Request};
 use crate::config::ListenerMode;
 use crate::ctx::Ctx;
 
+/// First version that tells whether a directory takes no new partitions.
+const CORDONED_FROM: i16 = 5;
+/// What stands behind the last field of the only directory: its tag section and that of the answer, both empty.
+const TAGS_BEHIND: [u8; 2] = [0, 0];
+
 /// Answers one request.
 pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
-    serve(request, async |asked: DescribeLogDirsRequest| respond(ctx, asked).await).await
+    match serve(request, async |asked: DescribeLogDirsRequest| respond(ctx, asked).await).await {
+        Answer::Body(body) if request.version >= CORDONED_FROM => Answer::Body(with_cordoned(&body)),
+        answer => answer,
+    }
+}
+
+/// K35.2: an answer of version 4 as version 5, where the directory ends in `is_cordoned`; this one never is.
+fn with_cordoned(version_4: &Body) -> Body {
+    let bytes = version_4.to_bytes();
+    let fields = bytes.strip_suffix(&TAGS_BEHIND).expect("an answer of a flexible version without tags");
+    let mut out = BytesMut::with_capacity(bytes.len() + 1);
+    out.put_slice(fields);
+    out.put_u8(u8::from(false));
+    out.put_slice(&TAGS_BEHIND);
+    Body::from(out.freeze())
 }
 
 async fn respond(ctx: &Rc<Ctx>, asked: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
@@ -78,10 +99,14 @@ fn sizes(ctx: &Ctx, keys: Vec<PartitionKey>) -> Vec<(PartitionKey, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use kafka_protocol::messages::describe_log_dirs_request::DescribableLogDirTopic;
+    use kafka_protocol::protocol::{Decodable, Encodable};
 
     use super::*;
+    use crate::api::dispatch;
     use crate::api::testing::{ask, create_topic, ctx};
+    use crate::rt::file::test_block_on as block_on;
 
     #[test]
     fn k35_1_all_none_or_some_partitions_at_every_version() {
@@ -103,5 +128,22 @@ mod tests {
                 assert_eq!(directory.total_bytes > 0 && directory.usable_bytes >= 0, version >= 4, "K35.2");
             }
         }
+    }
+
+    #[test]
+    fn k35_2_version_5_is_version_4_with_a_directory_that_is_not_cordoned() {
+        let (ctx, _dir) = ctx();
+        create_topic(&ctx, "t", 2);
+        let mut body = BytesMut::new();
+        DescribeLogDirsRequest::default().with_topics(None).encode(&mut body, 4).expect("a request");
+        let request = Request { key: 35, version: 5, client_id: None, body: body.freeze(), listener: 0, peer: None };
+        let Answer::Body(body) = block_on(dispatch(&ctx, &request)) else { panic!("an answer") };
+        let bytes = body.to_bytes();
+        let (fields, end) = bytes.split_at(bytes.len() - 3);
+        assert_eq!(end, [0, 0, 0], "is_cordoned, no tags of the directory, none of the answer");
+        let mut version_4 = Bytes::from([fields, &TAGS_BEHIND].concat());
+        let answer = DescribeLogDirsResponse::decode(&mut version_4, 4).expect("the other fields");
+        assert!(version_4.is_empty());
+        assert_eq!((answer.results.len(), answer.results[0].topics[0].partitions.len()), (1, 2));
     }
 }

@@ -53,6 +53,21 @@ mod tests {
     use crate::api::testing::{ask, create_topic, ctx};
 
     #[test]
+    fn k37_2_and_3_have_no_text_and_the_others_have() {
+        let (ctx, _dir) = ctx();
+        create_topic(&ctx, "t", 2);
+        let told = |name: &str, count, timeout_ms| {
+            let topic = CreatePartitionsTopic::default().with_name(text(name).into()).with_count(count);
+            let topics = vec![topic.with_assignments(None)];
+            let asked = CreatePartitionsRequest::default().with_topics(topics).with_timeout_ms(timeout_ms);
+            let answer: CreatePartitionsResponse = ask(&ctx, 37, 3, &asked);
+            (answer.results[0].error_code, answer.results[0].error_message.is_some())
+        };
+        assert_eq!([told("t", 3, 0), told("no", 3, 1), told("a/b", 3, 1)], [(7, false), (3, false), (3, false)]);
+        assert_eq!(told("t", 2, 1), (37, true));
+    }
+
+    #[test]
     fn k37_6_new_partitions_are_there_when_answered_at_every_version() {
         let (ctx, _dir) = ctx();
         create_topic(&ctx, "t", 1);

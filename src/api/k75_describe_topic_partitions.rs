@@ -32,7 +32,9 @@ fn respond(ctx: &Ctx, request: &Request, asked: &DescribeTopicPartitionsRequest)
         start = (cursor.topic_name.as_str(), cursor.partition_index);
         let foreign = !named.is_empty() && !named.contains(start.0);
         if foreign || start.1 < 0 {
-            let refused = wanted.into_iter().map(|name| failed(name, ErrorCode::InvalidRequest)).collect();
+            // Kafka tells the operations of topics that it looked at, and here it looked at none.
+            let refused = |name| failed(name, ErrorCode::InvalidRequest).with_topic_authorized_operations(i32::MIN);
+            let refused = wanted.into_iter().map(refused).collect();
             return DescribeTopicPartitionsResponse::default().with_topics(refused);
         }
     }
@@ -119,7 +121,8 @@ mod tests {
             .with_cursor(cursor);
         let answer: DescribeTopicPartitionsResponse = ask(&ctx, 75, 0, &asked);
         let told = answer.topics.iter().map(|topic| {
-            assert_eq!(topic.topic_authorized_operations, 3576);
+            let operations = if topic.error_code == 42 { i32::MIN } else { 3576 };
+            assert_eq!(topic.topic_authorized_operations, operations, "K75.1, K75.2");
             let indexes = topic.partitions.iter().map(|p| p.partition_index).collect();
             (topic.name.as_ref().expect("a name").to_string(), topic.error_code, indexes)
         });

@@ -45,6 +45,8 @@ pub struct Setting {
     pub row: &'static Row,
     /// The value in plain form; `None` when it is unset and has no default.
     pub value: Option<String>,
+    /// The value if nobody set it.
+    pub default: Option<String>,
     /// Where the value came from.
     pub source: Source,
 }
@@ -109,9 +111,12 @@ pub fn resolve(inputs: &Inputs, machine: &Machine) -> Result<Resolved, ConfigErr
     let request_bytes = set.get("socket.request.max.bytes").map(|(value, _)| value.clone());
     let settings = TABLE
         .iter()
-        .map(|row| match set.remove(row.name) {
-            Some((value, source)) => Setting { row, value: Some(value), source },
-            None => Setting { row, value: default_of(row, machine, request_bytes.as_deref()), source: Source::Default },
+        .map(|row| {
+            let default = default_of(row, machine, request_bytes.as_deref());
+            match set.remove(row.name) {
+                Some((value, source)) => Setting { row, value: Some(value), default, source },
+                None => Setting { row, value: default.clone(), default, source: Source::Default },
+            }
         })
         .collect();
     Ok(Resolved { settings, warnings })
@@ -224,6 +229,15 @@ mod tests {
         assert_eq!(value(&got, "fetch.max.bytes"), (Some("2048".into()), Source::File(3)));
         assert_eq!(value(&got, "delete.topic.enable"), (Some("true".into()), Source::Default));
         assert_eq!(got.warnings, [] as [String; 0]);
+    }
+
+    #[test]
+    fn k32_8_a_setting_that_is_set_keeps_the_default_that_it_hides() {
+        let got = resolved(&inputs("num.partitions = 2\n", &[], &[]));
+        let both = |name: &str| (got.setting(name).value.as_deref(), got.setting(name).default.as_deref());
+        assert_eq!(both("num.partitions"), (Some("2"), Some("1")));
+        assert_eq!(both("connections.max.idle.ms"), (Some("600000"), Some("600000")));
+        assert_eq!(both("log.retention.ms"), (None, None));
     }
 
     #[test]

@@ -385,6 +385,7 @@ def _(o):
     out["K23.6 above"] = by_version(versions, lambda v: ask(v, now + 1))
     out["K23.6 -1"] = by_version(versions, lambda v: ask(v, -1))
     out["K23.3 current right"] = by_version(versions, lambda v: ask(v, now, now))
+    out["K23.3 current negative"] = by_version(versions, lambda v: ask(v, now, -5))
     out["K23.3 current too high"] = by_version(versions, lambda v: ask(v, now, now + 1))
     out["K23.1 topic"] = by_version(versions, lambda v: ask(v, now, name="no-such-topic"))
     out["K23.1 partition"] = by_version(versions, lambda v: ask(v, now, partition=9))

@@ -189,7 +189,8 @@ impl BrokerSettings {
         push(self.cluster.get(name).map(String::as_str), Source::Cluster);
         push(self.fixed(name), Source::File);
         let told = self.fixed.get(name).and_then(|setting| setting.default.as_deref());
-        push(default_of(name).or(told), Source::Default);
+        // The edge knows its own default better than Kafka's table: a value told here must be the one in force.
+        push(told.or(default_of(name)), Source::Default);
         origins
     }
 
@@ -349,6 +350,22 @@ mod tests {
             "num.partitions",
         ] {
             assert!(names.iter().any(|n| n == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn k32_11_a_setting_that_nobody_set_has_the_value_that_the_edge_starts_with() {
+        let edge = |name: &str, value: &str| FixedSetting {
+            name: name.into(),
+            value: Some(value.into()),
+            default: Some(value.into()),
+            source: Source::Default,
+        };
+        let all = vec![edge("auto.create.topics.enable", "true"), edge("max.connections", "65536")];
+        let broker = BrokerSettings::new(all).expect("valid");
+        for (name, value) in [("auto.create.topics.enable", "true"), ("max.connections", "65536")] {
+            let described = broker.describe(NodeId(0)).into_iter().find(|d| d.name == name).expect("listed");
+            assert_eq!((described.value.as_deref(), described.source), (Some(value), Source::Default), "{name}");
         }
     }
 

@@ -9,6 +9,8 @@
 //! Failure: a failed write takes the partition offline for appends. What was durable before is still served; nothing
 //! pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
 
+#[cfg(test)]
+mod append_tests;
 mod epochs;
 mod index;
 mod read;
@@ -272,7 +274,8 @@ impl Partition {
                 return Append::Accepted(Placed {
                     base: base_offset,
                     end: last_offset.plus(1),
-                    log_append_time: self.append_time_of(timestamp),
+                    // A5.1: the original's largest timestamp, whoever's clock gave it.
+                    log_append_time: timestamp,
                     duplicate: true,
                 });
             }
@@ -301,16 +304,12 @@ impl Partition {
         self.epochs.appended(self.epoch, base);
         self.next_offset = end;
         self.pending_bytes += bytes.len();
-        let log_append_time = self.append_time_of(now);
+        let log_append_time = match self.rules.append.timestamp_type {
+            batch::TimestampType::LogAppendTime => now,
+            batch::TimestampType::CreateTime => TimestampMs(-1),
+        };
         self.pending.push_back(Pending { patch, bytes, next: end, records: i64::from(sent.record_count) });
         Placed { base, end, log_append_time, duplicate: false }
-    }
-
-    fn append_time_of(&self, timestamp: TimestampMs) -> TimestampMs {
-        match self.rules.append.timestamp_type {
-            batch::TimestampType::LogAppendTime => timestamp,
-            batch::TimestampType::CreateTime => TimestampMs(-1),
-        }
     }
 
     /// Whether everything up to `end` is durable.

@@ -1,8 +1,8 @@
 //! The APIs that this broker announces and serves: one line each (contract G1, K18, KU.5).
 //!
 //! An announced version is answered; whatever is not in this table closes the connection (contract KC.5), with the
-//! exception of ApiVersions. DescribeLogDirs stops at 4: version 5 of its answer is unknown to the crate that encodes
-//! it. ListOffsets 11 has the layout of 10 and goes through that crate as 10, see [`codec_version`].
+//! exception of ApiVersions. Two versions are newer than the crate that encodes them, see [`codec_version`]:
+//! ListOffsets 11 has the layout of 10, and the answer to DescribeLogDirs 5 has one field more than that to 4.
 
 /// What no version reaches.
 const NEVER: i16 = i16::MAX;
@@ -13,6 +13,8 @@ pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;
 /// Key of ListOffsets.
 pub const LIST_OFFSETS: i16 = 2;
+/// Key of DescribeLogDirs.
+pub const DESCRIBE_LOG_DIRS: i16 = 35;
 /// Key of ApiVersions.
 pub const API_VERSIONS: i16 = 18;
 
@@ -22,6 +24,8 @@ pub const PRODUCE_SERVED_MIN: i16 = 3;
 
 /// Newest ListOffsets that the crate kafka-protocol knows.
 const LIST_OFFSETS_CODEC_MAX: i16 = 10;
+/// Newest DescribeLogDirs that the crate kafka-protocol knows.
+const DESCRIBE_LOG_DIRS_CODEC_MAX: i16 = 4;
 
 /// One announced API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,7 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(31, "DeleteAcls", 1, 3, 2),
     api(32, "DescribeConfigs", 1, 4, 4),
     api(33, "AlterConfigs", 0, 2, 2),
-    api(35, "DescribeLogDirs", 1, 4, 2),
+    api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2),
     api(37, "CreatePartitions", 0, 3, 2),
     api(43, "ElectLeaders", 0, 2, 2),
     api(44, "IncrementalAlterConfigs", 0, 1, 1),
@@ -129,7 +133,11 @@ pub fn has_flexible_answer_header(key: i16, version: i16) -> bool {
 /// The version under which the crate kafka-protocol decodes and encodes this one.
 #[must_use]
 pub fn codec_version(key: i16, version: i16) -> i16 {
-    if key == LIST_OFFSETS { version.min(LIST_OFFSETS_CODEC_MAX) } else { version }
+    match key {
+        LIST_OFFSETS => version.min(LIST_OFFSETS_CODEC_MAX),
+        DESCRIBE_LOG_DIRS => version.min(DESCRIBE_LOG_DIRS_CODEC_MAX),
+        _ => version,
+    }
 }
 
 #[cfg(test)]

@@ -269,19 +269,17 @@ fn outcome(
                     let message = format!("Can't append to or subtract from {}: it is no list", entry.name);
                     return refuse(ErrorCode::InvalidConfig, message);
                 };
-                if let Some(joined) = changed_list(&now, value, operation == APPEND) {
-                    after.insert(entry.name.clone(), joined);
-                }
+                // K44.15: set even if it is the value in force already, which is the resource's own from then on.
+                after.insert(entry.name.clone(), changed_list(&now, value, operation == APPEND));
             }
         }
     }
     Ok(after)
 }
 
-/// The list with elements added or taken away; `None` if that changes nothing.
-fn changed_list(now: &str, value: &str, append: bool) -> Option<String> {
+/// The list with elements added or taken away.
+fn changed_list(now: &str, value: &str, append: bool) -> String {
     let (mut list, given) = (elements(now), elements(value));
-    let before = list.len();
     if append {
         for element in given {
             if !list.contains(&element) {
@@ -291,5 +289,5 @@ fn changed_list(now: &str, value: &str, append: bool) -> Option<String> {
     } else {
         list.retain(|element| !given.contains(element));
     }
-    (list.len() != before).then(|| list.join(","))
+    list.join(",")
 }

@@ -28,9 +28,9 @@ pub struct DeleteRules {
 /// The answer for one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteAnswer {
-    /// Its name; `None` for an id that is not known.
+    /// Its name; `None` for an id that is not known, and for one that is refused without a look at the topic.
     pub name: Option<String>,
-    /// Its id; zero for a name that is not known.
+    /// Its id; zero for a name that is not known, and for one that is refused without a look at the topic.
     pub id: TopicId,
     /// What came of it.
     pub result: Result<(), Refusal>,
@@ -44,12 +44,19 @@ enum Found {
     NoId(TopicId),
 }
 
+/// How often a request names a topic.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    by_name: usize,
+    by_id: usize,
+}
+
 /// Decides a DeleteTopics request.
 #[must_use]
 pub fn decide_delete(image: &Image, targets: &[DeleteTarget], rules: DeleteRules) -> (Vec<Change>, Vec<DeleteAnswer>) {
     let mut changes = Vec::new();
     let mut answers = Vec::with_capacity(targets.len());
-    let mut found: BTreeMap<Found, usize> = BTreeMap::new();
+    let mut found: BTreeMap<Found, Times> = BTreeMap::new();
     for target in targets {
         let contradicts = match (&target.name, target.id) {
             (Some(_), TopicId::ZERO) | (None, _) if target.name.is_some() || target.id != TopicId::ZERO => None,
@@ -61,7 +68,11 @@ pub fn decide_delete(image: &Image, targets: &[DeleteTarget], rules: DeleteRules
             answers.push(DeleteAnswer { name: target.name.clone(), id: target.id, result });
             continue;
         }
-        *found.entry(find(image, target)).or_default() += 1;
+        let times = found.entry(find(image, target)).or_default();
+        match target.name {
+            Some(_) => times.by_name += 1,
+            None => times.by_id += 1,
+        }
     }
     for (found, times) in found {
         let answer = decide_one(image, found, times, rules);
@@ -86,8 +97,8 @@ fn find(image: &Image, target: &DeleteTarget) -> Found {
     }
 }
 
-fn decide_one(image: &Image, found: Found, times: usize, rules: DeleteRules) -> DeleteAnswer {
-    let early = if times > 1 {
+fn decide_one(image: &Image, found: Found, times: Times, rules: DeleteRules) -> DeleteAnswer {
+    let early = if times.by_name + times.by_id > 1 {
         refuse(ErrorCode::InvalidRequest, "The topic is named twice")
     } else if rules.timeout_ms <= 0 {
         timed_out()
@@ -99,8 +110,15 @@ fn decide_one(image: &Image, found: Found, times: usize, rules: DeleteRules) -> 
         Found::Topic(id) => {
             let name = image.topic_by_id(id).map(|topic| topic.name.to_string());
             let disabled = || refuse(ErrorCode::TopicDeletionDisabled, "delete.topic.enable is false");
-            let result = early.and_then(|()| if rules.enabled { Ok(()) } else { disabled() });
-            DeleteAnswer { name, id, result }
+            match early.and_then(|()| if rules.enabled { Ok(()) } else { disabled() }) {
+                Ok(()) => DeleteAnswer { name, id, result: Ok(()) },
+                // K20.2, K20.3: the answer names the topic in the way of the request and tells nothing more of it.
+                refused => DeleteAnswer {
+                    name: name.filter(|_| times.by_name > 0),
+                    id: if times.by_id > 0 { id } else { TopicId::ZERO },
+                    result: refused,
+                },
+            }
         }
         Found::NoName(name) => {
             let result = early.and_then(|()| unknown(ErrorCode::UnknownTopicOrPartition, name.clone()));

@@ -80,7 +80,7 @@ pub fn decide_create_partitions(
 
 fn check<'a>(image: &'a Image, request: &GrowRequest, rules: &GrowRules) -> Result<&'a Topic, Refusal> {
     let Some(topic) = image.topic(&request.name) else {
-        return refuse(ErrorCode::UnknownTopicOrPartition, format!("There is no topic {}", request.name));
+        return refuse(ErrorCode::UnknownTopicOrPartition, "");
     };
     let (now, then) = (topic.partitions, request.count);
     if then == now {

@@ -21,7 +21,7 @@ use crate::code::ErrorCode;
 pub struct Refusal {
     /// Kafka's code.
     pub code: ErrorCode,
-    /// What is wrong.
+    /// What is wrong; empty where Kafka has no text.
     pub message: String,
 }
 
@@ -31,7 +31,7 @@ fn refuse<T>(code: ErrorCode, message: impl Into<String>) -> Result<T, Refusal> 
 
 /// The answer of requests whose time is over before they start (contract K19.3, K20.3, K37.2).
 fn timed_out<T>() -> Result<T, Refusal> {
-    refuse(ErrorCode::RequestTimedOut, "The request's timeout is not above 0, nothing was done")
+    refuse(ErrorCode::RequestTimedOut, "")
 }
 
 #[cfg(test)]

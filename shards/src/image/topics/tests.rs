@@ -238,6 +238,9 @@ fn k20_2_a_topic_named_twice_is_answered_once_and_stays() {
         let (changes, answers) = delete(&twice, true, 1);
         assert!(changes.is_empty());
         assert_eq!((answers.len(), code(&answers[0].result)), (1, ErrorCode::InvalidRequest));
+        // The answer has the name if the request had it, and the id if the request had that.
+        let asked = (twice.iter().find_map(|(name, _)| *name), twice.iter().map(|(_, id)| *id).max());
+        assert_eq!((answers[0].name.as_deref(), Some(answers[0].id.0)), asked);
     }
     assert_eq!(delete_codes(&[(Some("no"), 0), (Some("no"), 0)]), [ErrorCode::InvalidRequest]);
 }
@@ -247,6 +250,9 @@ fn k20_3_a_timeout_that_is_over_deletes_nothing() {
     let (changes, answers) = delete(&[(Some("a"), 0), (Some("no"), 0)], true, 0);
     assert!(changes.is_empty());
     assert!(answers.iter().all(|answer| code(&answer.result) == ErrorCode::RequestTimedOut));
+    assert!(answers.iter().all(|answer| answer.name.is_some() && answer.id == TopicId::ZERO), "as asked");
+    let (_, answers) = delete(&[(None, 1)], true, 0);
+    assert_eq!((answers[0].name.as_deref(), answers[0].id), (None, TopicId(1)));
 }
 
 #[test]

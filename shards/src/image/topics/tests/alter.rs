@@ -123,10 +123,17 @@ fn k44_15_removal_of_what_is_not_there_succeeds() {
     for name in ["retention.ms", "no.such"] {
         assert_eq!(alter(&[(2, "a", &[(name, 1, Some("ignored"))])]), (vec![], vec![ErrorCode::None]));
     }
-    let kept = [("cleanup.policy", 3, Some("compact"))];
-    assert_eq!(alter(&[(2, "a", &kept)]), (vec![], vec![ErrorCode::None]), "subtract what is absent");
-    let kept = [("cleanup.policy", 2, Some("delete"))];
-    assert_eq!(alter(&[(2, "a", &kept)]), (vec![], vec![ErrorCode::None]), "append what is in force");
+}
+
+#[test]
+fn k44_15_a_list_that_stays_the_same_is_the_topics_own_from_then_on() {
+    for (operation, value) in [(3, "compact"), (2, "delete")] {
+        let (changes, codes) = alter(&[(2, "a", &[("cleanup.policy", operation, Some(value))])]);
+        assert_eq!(codes, [ErrorCode::None]);
+        let next = image().apply(&changes);
+        let own = next.topic("a").and_then(|topic| topic.overrides.get("cleanup.policy").cloned());
+        assert_eq!(own.as_deref(), Some("delete"));
+    }
 }
 
 #[test]
