@@ -47,7 +47,7 @@ fn k3_1_all_or_none_by_version() {
 fn k3_1_null_topics_at_version_0_close() {
     let (ctx, _dir) = ctx();
     let body = bytes::Bytes::from_static(&[0xff; 4]);
-    let request = Request { key: 3, version: 0, client_id: None, body, listener: 0 };
+    let request = Request { key: 3, version: 0, client_id: None, body, listener: 0, peer: None };
     assert!(matches!(futures_lite::future::block_on(handle(&ctx, &request)), Answer::Close(_)));
 }
 

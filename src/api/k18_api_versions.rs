@@ -49,7 +49,7 @@ mod tests {
         let (ctx, _dir) = ctx();
         for version in [5, 99, -1, i16::MIN] {
             let body = Bytes::from_static(b"\xff\xff");
-            let request = Request { key: 18, version, client_id: None, body, listener: 0 };
+            let request = Request { key: 18, version, client_id: None, body, listener: 0, peer: None };
             let Answer::Body(body) = block_on(handle(&ctx, &request)) else { panic!("it is answered") };
             assert_eq!(body.to_bytes().as_ref(), b"\0\x23\0\0\0\x01\0\x12\0\0\0\x04");
         }

@@ -163,7 +163,7 @@ mod tests {
     fn kc_5_a_key_that_is_not_announced_closes() {
         let (ctx, _dir) = testing::ctx();
         for key in [4, 38, 64, 71, 93, -1] {
-            let request = Request { key, version: 0, client_id: None, body: Bytes::new(), listener: 0 };
+            let request = Request { key, version: 0, client_id: None, body: Bytes::new(), listener: 0, peer: None };
             assert!(matches!(block_on(dispatch(&ctx, &request)), Answer::Close(_)));
         }
     }
@@ -179,7 +179,7 @@ mod tests {
             let (ctx, _dir) = testing::ctx();
             for (api, step, body) in requests {
                 let version = api.min + i16::from(step) % (api.max - api.min + 1);
-                let request = Request { key: api.key, version, client_id: None, body: body.into(), listener: 0 };
+                let request = Request { key: api.key, version, client_id: None, body: body.into(), listener: 0, peer: None };
                 let answer = block_on(dispatch(&ctx, &request));
                 let unencodable = matches!(&answer, Answer::Close(why) if why.starts_with("the answer"));
                 prop_assert!(!unencodable, "{answer:?}");
