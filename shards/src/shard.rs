@@ -219,3 +219,7 @@ fn settle(key: PartitionKey, progress: Progress, effects: &mut Effects) {
         effects.push(Effect::Snapshot(key, offset, bytes));
     }
 }
+
+#[cfg(test)]
+#[path = "shard_tests.rs"]
+mod tests;

@@ -296,12 +296,23 @@ impl Recovery<'_> {
             let path = segment.name.path(self.partition, SegmentFile::Log);
             let Some(log) = map(&path)? else { return Ok(Some(i)) };
             let mut position = segment.index.position_of(from.max(segment.name.base)) as usize;
+            // Base offset and leader epoch are outside the CRC: the file's name and the batch before must vouch for
+            // them. Only where the replay starts inside a segment does no batch before tell the first one's offset.
+            let mut next = if position == 0 { Some(segment.name.base) } else { None };
             while position < log.len() {
                 let Ok(span) = rules.verify(&log[position..]) else { return Ok(Some(i)) };
+                let continues = next.map_or(span.base_offset <= from, |next| span.base_offset == next);
+                if !continues || span.leader_epoch != segment.name.epoch {
+                    return Ok(Some(i));
+                }
                 if span.base_offset >= from {
                     rules.replay(&log[position..position + span.bytes]);
                 }
                 position += span.bytes;
+                next = Some(span.next_offset);
+            }
+            if next != Some(segment.next_offset) {
+                return Ok(Some(i));
             }
         }
         Ok(None)

@@ -79,7 +79,11 @@ pub fn go_offline(ctx: &Rc<Ctx>, key: PartitionKey, error: &DiskError) {
 async fn write(ctx: &Rc<Ctx>, key: PartitionKey, plan: &WritePlan) -> Result<Bytes, DiskError> {
     let before = ctx.files.take_writer(&key).await;
     let mut writer = if plan.create {
-        if let (Some(before), Some(sealed)) = (before, plan.seal) {
+        if let (Some(mut before), Some(sealed)) = (before, plan.seal) {
+            // A relaxed topic's next segment may become durable at once; it must not do so before this one.
+            if !before.is_durable() {
+                before.sync().await?;
+            }
             seal_behind(ctx, key, before, sealed);
         }
         open(ctx, key, plan).await?
@@ -146,9 +150,14 @@ fn seal_behind(ctx: &Rc<Ctx>, key: PartitionKey, writer: SegmentWriter, sealed: 
     });
 }
 
-/// Seals the active segment of a partition at the end, so that the next start need not read it.
+/// Seals the active segment of a partition, so that the next start need not read it. Does nothing if a write waits for
+/// the segment: it is not at its end then.
 pub async fn seal_now(ctx: &Rc<Ctx>, key: PartitionKey) -> Result<(), DiskError> {
     let Some(writer) = ctx.files.take_writer(&key).await else { return Ok(()) };
+    if ctx.shard.borrow().partition(&key).is_some_and(|partition| partition.is_writing()) {
+        ctx.files.put_writer(key, writer);
+        return Ok(());
+    }
     ctx.files.forget(&key);
     let index = {
         let mut shard = ctx.shard.borrow_mut();

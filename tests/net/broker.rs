@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use oncilla::broker::{Assembly, Seat, Started, run};
-use oncilla::config::{Config, IoMode, Listener, ListenerMode};
+use oncilla::config::{Config, IoMode, Listener, ListenerMode, LogFormat};
 use oncilla::rt::Mesh;
 use oncilla_shards::ids::{BrokerId, ShardId};
 
@@ -46,6 +46,11 @@ fn config(listener_mode: ListenerMode) -> Config {
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
         shutdown_drain_ms: 2000,
+        log_level: "info".to_owned(),
+        log_format: LogFormat::Text,
+        topic_defaults: Default::default(),
+        settings: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! ([`Partition::wrote`]); only then does the high watermark move, so nobody reads or is told of a record that a crash can
 //! take back. There is at most one write in flight.
 //!
-//! Limits: [`WRITE_BYTES_MAX`] bytes a write; what is pending is bounded by the admission of requests at the edge.
+//! Limits: [`crate::limits::WRITE_BYTES_MAX`] bytes a write; what is pending is bounded by the admission of requests at the edge.
 //! Failure: a failed write takes the partition offline for appends. What was durable before is still served; nothing
 //! pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
 
@@ -15,16 +15,21 @@ mod epochs;
 mod index;
 mod read;
 mod rebuild;
+mod retention;
 mod segments;
 mod tail;
+mod write;
 
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 pub use self::epochs::{EpochEnd, EpochHistory};
 pub use self::index::{IndexedBatch, SegmentIndex};
@@ -32,10 +37,11 @@ pub use self::read::{ReadPlan, Trimmed, trim};
 pub use self::rebuild::Rebuild;
 pub use self::segments::{Segment, SegmentId, Segments};
 pub use self::tail::{Tail, TailEntry};
+use self::write::{InFlight, Pending, Unflushed};
+pub use self::write::{Progress, WritePlan};
 use crate::batch::{self, AppendRules, BatchHeader, Patch, Refused};
 use crate::code::ErrorCode;
 use crate::ids::{LeaderEpoch, Offset, TimestampMs};
-use crate::limits::WRITE_BYTES_MAX;
 use crate::producers::{Check, Producers};
 
 /// The settings of a topic that its partitions act on.
@@ -121,53 +127,6 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// One durable write, as data.
-#[derive(Debug)]
-pub struct WritePlan {
-    /// The segment that takes it.
-    pub segment: SegmentId,
-    /// Whether the segment has to be created first.
-    pub create: bool,
-    /// The segment before, to be cut to its exact size and closed.
-    pub seal: Option<SegmentId>,
-    /// Where in the file the first batch starts.
-    pub position: u64,
-    /// The batches in order, with what is stored instead of what was sent.
-    pub batches: SmallVec<[(Patch, Bytes); 4]>,
-    /// Bytes of all batches.
-    pub bytes: usize,
-    /// Whether the write must be durable before it counts as done.
-    pub durable: bool,
-}
-
-/// What a finished write changed.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Appends that are durable now, in order.
-    pub done: SmallVec<[(WaiterId, Result<(), ErrorCode>); 4]>,
-    /// Readers to wake.
-    pub wake: SmallVec<[WatchId; 4]>,
-    /// A snapshot of the producers that is covered by durable log now, with its offset.
-    pub snapshot: Option<(Offset, Vec<u8>)>,
-    /// Bytes of memory that the tail cache grew by.
-    pub cached_bytes: usize,
-}
-
-#[derive(Debug)]
-struct Pending {
-    patch: Patch,
-    bytes: Bytes,
-    next: Offset,
-    records: i64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct InFlight {
-    base: Offset,
-    next: Offset,
-    bytes: u64,
-}
-
 #[derive(Debug)]
 struct Waiter {
     id: WaiterId,
@@ -198,13 +157,6 @@ pub struct Partition {
     /// Whether a writer was asked for that has not yet found nothing to do.
     has_writer: bool,
     offline: bool,
-}
-
-/// What a relaxed topic has written without making it durable.
-#[derive(Clone, Copy, Debug, Default)]
-struct Unflushed {
-    messages: i64,
-    since: Option<TimestampMs>,
 }
 
 /// What recovery found of a partition.
@@ -326,142 +278,6 @@ impl Partition {
         self.waiters.insert(at, Waiter { id, end });
     }
 
-    /// Whether a writer has to be started: something is pending and none is at work. Answered once for each writer.
-    pub fn take_writer(&mut self) -> bool {
-        let wanted = !self.has_writer && !self.pending.is_empty();
-        self.has_writer |= wanted;
-        wanted
-    }
-
-    /// The next write: everything pending that fits one write and one segment. With `None` the writer ends.
-    ///
-    /// # Panics
-    /// If the write before it has not been reported.
-    pub fn take_write(&mut self, now: TimestampMs) -> Option<WritePlan> {
-        assert!(self.in_flight.is_none(), "one write at a time");
-        if self.pending.is_empty() {
-            self.has_writer = false;
-            return None;
-        }
-        let first_bytes = self.pending[0].bytes.len() as u64;
-        let roll = self.must_roll(first_bytes, now);
-        let seal = if roll { self.segments.active().map(|active| active.id) } else { None };
-        if roll {
-            if seal.is_some() {
-                self.snapshot_due = Some((self.next_offset, self.producers.snapshot()));
-            }
-            let base = self.pending[0].patch.base_offset;
-            self.segments.open(SegmentId { base, epoch: self.epoch }, now);
-        }
-        let active = self.segments.active().expect("a segment is open");
-        let (segment, position) = (active.id, active.bytes());
-        let room = (self.rules.append.segment_bytes as u64).saturating_sub(position);
-        let mut batches = SmallVec::new();
-        let mut bytes = 0usize;
-        let mut records = 0;
-        let base = self.pending[0].patch.base_offset;
-        let mut next = base;
-        self.in_flight_batches.clear();
-        while let Some(front) = self.pending.front() {
-            let total = bytes + front.bytes.len();
-            let fits = total as u64 <= room && active.index.can_hold(front.next.plus(-1), position + total as u64);
-            if !batches.is_empty() && (total > WRITE_BYTES_MAX || !fits) {
-                break;
-            }
-            let front = self.pending.pop_front().expect("looked at above");
-            self.in_flight_batches.push((front.next, front.bytes.len(), front.patch.max_timestamp));
-            next = front.next;
-            records += front.records;
-            bytes = total;
-            batches.push((front.patch, front.bytes));
-        }
-        self.pending_bytes -= bytes;
-        self.in_flight = Some(InFlight { base, next, bytes: bytes as u64 });
-        let durable = self.flush_with(records, now);
-        Some(WritePlan { segment, create: roll, seal, position, batches, bytes, durable })
-    }
-
-    fn must_roll(&self, bytes: u64, now: TimestampMs) -> bool {
-        let Some(active) = self.segments.active() else { return true };
-        let (end, last) = (active.bytes() + bytes, self.pending[0].next.plus(-1));
-        let full = end > self.rules.append.segment_bytes as u64 || !active.index.can_hold(last, end);
-        active.bytes() > 0 && (full || now.0 - active.opened_at.0 >= self.rules.segment_ms)
-    }
-
-    fn flush_with(&mut self, records: i64, now: TimestampMs) -> bool {
-        if self.rules.flush_messages <= 1 {
-            return true;
-        }
-        let messages = self.unflushed.messages + records;
-        let since = self.unflushed.since.unwrap_or(now);
-        if messages >= self.rules.flush_messages || now.0 - since.0 >= self.rules.flush_ms {
-            self.unflushed = Unflushed::default();
-            return true;
-        }
-        self.unflushed = Unflushed { messages, since: Some(since) };
-        false
-    }
-
-    /// Whether a relaxed topic's written records have to be made durable now although nothing more is written.
-    pub fn take_flush(&mut self, now: TimestampMs) -> bool {
-        let due = !self.offline && self.unflushed.since.is_some_and(|since| now.0 - since.0 >= self.rules.flush_ms);
-        if due {
-            self.unflushed = Unflushed::default();
-        }
-        due
-    }
-
-    /// Whether a relaxed topic's partition has written records that are not durable.
-    #[must_use]
-    pub fn has_unflushed(&self) -> bool {
-        self.unflushed.since.is_some() && !self.offline
-    }
-
-    /// The write in flight is done: the high watermark moves to its end.
-    ///
-    /// `stored` is what was written, for readers at the tail; `buffer_bytes` is the memory it holds on to.
-    pub fn wrote(&mut self, stored: Bytes, buffer_bytes: usize) -> Progress {
-        let write = self.in_flight.take().expect("a write was in flight");
-        assert_eq!(stored.len() as u64, write.bytes, "what was planned was written");
-        let active = self.segments.active_mut().expect("a write has a segment");
-        for &(next, bytes, timestamp) in &self.in_flight_batches {
-            active.grow(next, bytes, timestamp);
-        }
-        let segment = active.id;
-        assert!(write.next > self.high_watermark, "the high watermark only grows");
-        self.high_watermark = write.next;
-        self.producers.high_watermark_moved(write.next);
-        let mut progress = Progress {
-            cached_bytes: self.tail.push(segment, write.base, write.next, stored, buffer_bytes),
-            ..Progress::default()
-        };
-        while self.waiters.front().is_some_and(|waiter| waiter.end <= self.high_watermark) {
-            let waiter = self.waiters.pop_front().expect("looked at above");
-            progress.done.push((waiter.id, Ok(())));
-        }
-        progress.wake.extend(std::mem::take(&mut self.watches));
-        if self.snapshot_due.as_ref().is_some_and(|(offset, _)| *offset <= self.high_watermark) {
-            progress.snapshot = self.snapshot_due.take();
-        }
-        progress
-    }
-
-    /// The write in flight, or a sync, failed: nothing pending is ever acknowledged, no append is taken any more.
-    pub fn fail(&mut self) -> Progress {
-        self.offline = true;
-        self.has_writer = false;
-        self.in_flight = None;
-        self.in_flight_batches.clear();
-        self.pending.clear();
-        self.pending_bytes = 0;
-        let mut progress = Progress::default();
-        for waiter in self.waiters.drain(..) {
-            progress.done.push((waiter.id, Err(ErrorCode::KafkaStorageError)));
-        }
-        progress.wake.extend(std::mem::take(&mut self.watches));
-        progress
-    }
-
     /// Registers a reader to be woken by the next progress.
     pub fn watch(&mut self, id: WatchId) {
         self.watches.insert(id);
@@ -485,63 +301,6 @@ impl Partition {
     /// Drops the whole tail cache; returns its charge.
     pub fn clear_tail(&mut self) -> usize {
         self.tail.clear()
-    }
-
-    /// Where the log would start after DeleteRecords up to `offset`, -1 meaning the high watermark.
-    ///
-    /// # Errors
-    /// OFFSET_OUT_OF_RANGE above the high watermark or below -1 (K21.5).
-    pub fn delete_target(&self, offset: Offset) -> Result<Offset, ErrorCode> {
-        let target = if offset.0 == -1 { self.high_watermark } else { offset };
-        if target.0 < 0 || target > self.high_watermark {
-            return Err(ErrorCode::OffsetOutOfRange);
-        }
-        Ok(target.max(self.log_start))
-    }
-
-    /// Moves the log start up to `start`, which is durable as such; returns the segments whose files may go.
-    pub fn set_log_start(&mut self, start: Offset) -> Vec<SegmentId> {
-        assert!(start <= self.high_watermark, "only durable records are deleted");
-        self.log_start = self.log_start.max(start);
-        self.producers.log_start_moved(self.log_start);
-        self.segments.drop_below(self.log_start)
-    }
-
-    /// Where retention by age and size wants the log to start; `None` if nothing may go.
-    ///
-    /// Whole segments go, oldest first; the active one goes with the rest when all its records are too old.
-    #[must_use]
-    pub fn retention_target(&self, now: TimestampMs) -> Option<Offset> {
-        if !self.rules.deletes {
-            return None;
-        }
-        let mut bytes_left = self.segments.bytes();
-        let mut target = None;
-        for segment in self.segments.all() {
-            let is_active = self.segments.active().is_some_and(|active| active.id == segment.id);
-            let newest = segment.max_timestamp().filter(|newest| newest.0 >= 0).unwrap_or(segment.opened_at);
-            let aged = self.rules.retention_ms >= 0 && now.0 - newest.0 > self.rules.retention_ms;
-            let limit = self.rules.retention_bytes;
-            let surplus = limit >= 0 && !is_active && bytes_left - segment.bytes() >= limit as u64;
-            let busy = is_active && (self.in_flight.is_some() || !self.pending.is_empty());
-            if segment.bytes() == 0 || busy || !(aged || surplus) {
-                break;
-            }
-            bytes_left -= segment.bytes();
-            target = Some(segment.next_offset());
-        }
-        target.filter(|target| *target > self.log_start)
-    }
-
-    /// Closes the active segment when a retention target or the end of serving asks for it; returns its name.
-    ///
-    /// # Panics
-    /// If a write is in flight.
-    pub fn close_active(&mut self) -> Option<SegmentId> {
-        assert!(self.in_flight.is_none(), "a write is in flight");
-        let id = self.segments.active().map(|active| active.id);
-        self.segments.close();
-        id
     }
 
     /// Drops producers that were idle for `expiration_ms`; returns how many (contract A7).
@@ -612,6 +371,12 @@ impl Partition {
     #[must_use]
     pub fn is_offline(&self) -> bool {
         self.offline
+    }
+
+    /// Whether a write is in flight.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.in_flight.is_some()
     }
 
     /// Bytes accepted and not yet handed to the writer.

@@ -1,0 +1,179 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::TopicId;
+use crate::partition::testing::{NOW, VERSION, partition, plain, rules, sequenced, stored};
+use crate::partition::{LogRules, ReadPlan};
+
+fn key(index: i32) -> PartitionKey {
+    PartitionKey { topic: TopicId(1), index }
+}
+
+fn shard(tail_bytes_max: usize, partitions: i32) -> Shard {
+    let mut shard = Shard::new(tail_bytes_max, Sessions::new(1, 1));
+    for index in 0..partitions {
+        shard.insert(key(index), partition(rules()));
+    }
+    shard
+}
+
+fn append(shard: &mut Shard, index: i32, batch: &Bytes, waiter: u64) -> (Appended, Effects) {
+    let mut effects = Effects::new();
+    let answer = shard.append(&key(index), batch, VERSION, NOW, Some(WaiterId(waiter)), &mut effects);
+    (answer, effects)
+}
+
+/// Writes one batch that is charged with `charge` bytes.
+fn write(shard: &mut Shard, index: i32, value_bytes: usize, charge: usize) -> Effects {
+    append(shard, index, &plain(1, value_bytes), 0);
+    let plan = shard.take_write(&key(index), NOW).expect("it was appended");
+    let mut effects = Effects::new();
+    shard.wrote(&key(index), stored(&plan), charge, &mut effects);
+    effects
+}
+
+/// Writes from this size on keep their buffer instead of being copied.
+const KEPT: usize = 20_000;
+
+fn is_cached(shard: &Shard, index: i32, offset: i64) -> bool {
+    let log = shard.partition(&key(index)).unwrap();
+    matches!(log.read(Offset(offset), log.high_watermark(), 1, true), ReadPlan::Cached(_))
+}
+
+#[test]
+fn an_unknown_partition_answers_3() {
+    let (answer, effects) = append(&mut shard(0, 1), 7, &plain(1, 1), 0);
+    assert!(matches!(answer, Appended::Refused(refusal) if refusal.code == ErrorCode::UnknownTopicOrPartition));
+    assert!(effects.is_empty());
+}
+
+#[test]
+fn an_append_starts_a_writer_once_and_settles_when_it_is_durable() {
+    let mut shard = shard(0, 1);
+    let (answer, effects) = append(&mut shard, 0, &sequenced(9, 0, 1), 1);
+    assert!(matches!(answer, Appended::Waiting(placed) if placed.base == Offset(0)));
+    assert!(matches!(effects[..], [Effect::StartWriter(at)] if at == key(0)));
+    let plan = shard.take_write(&key(0), NOW).unwrap();
+    assert!(append(&mut shard, 0, &sequenced(9, 1, 1), 2).1.is_empty(), "the writer comes back by itself");
+    let mut effects = Effects::new();
+    shard.wrote(&key(0), stored(&plan), 1, &mut effects);
+    assert!(matches!(effects[..], [Effect::Settled(WaiterId(1), Ok(()))]));
+    let (answer, effects) = append(&mut shard, 0, &sequenced(9, 0, 1), 3);
+    assert!(matches!(answer, Appended::Durable(placed) if placed.duplicate && placed.base == Offset(0)));
+    assert!(effects.is_empty());
+}
+
+#[test]
+fn the_oldest_write_of_any_partition_leaves_the_tail_first() {
+    let mut shard = shard(3_000, 2);
+    write(&mut shard, 0, KEPT, 1_000);
+    write(&mut shard, 1, KEPT, 1_000);
+    write(&mut shard, 0, KEPT, 1_000);
+    assert_eq!(shard.tail_bytes(), 3_000);
+    write(&mut shard, 1, KEPT, 500);
+    assert_eq!(shard.tail_bytes(), 2_500);
+    assert_eq!([(0, 0), (1, 0), (0, 1), (1, 1)].map(|(i, at)| is_cached(&shard, i, at)), [false, true, true, true]);
+    write(&mut shard, 1, KEPT, 2_000);
+    assert_eq!(shard.tail_bytes(), 2_500);
+    assert_eq!([(1, 0), (0, 1), (1, 1), (1, 2)].map(|(i, at)| is_cached(&shard, i, at)), [false, false, true, true]);
+    write(&mut shard, 0, KEPT, 9_000);
+    assert_eq!(shard.tail_bytes(), 0, "a write larger than the cache is not kept");
+}
+
+#[test]
+fn small_writes_are_charged_with_their_bytes_and_large_ones_with_their_buffer() {
+    let mut shard = shard(1 << 20, 1);
+    let small = plain(1, 100).len();
+    write(&mut shard, 0, 100, 4096);
+    assert_eq!(shard.tail_bytes(), small);
+    write(&mut shard, 0, KEPT, 32_768);
+    assert_eq!(shard.tail_bytes(), small + 32_768);
+}
+
+#[test]
+fn a_removed_partition_settles_its_waiters_with_3_and_wakes_its_readers() {
+    let mut shard = shard(1 << 20, 2);
+    write(&mut shard, 0, 100, 0);
+    write(&mut shard, 1, 100, 0);
+    let both = shard.tail_bytes();
+    append(&mut shard, 0, &plain(1, 1), 5);
+    let plan = shard.take_write(&key(0), NOW).unwrap();
+    append(&mut shard, 0, &plain(1, 1), 6);
+    shard.partition_mut(&key(0)).unwrap().watch(WatchId(7));
+    let mut effects = Effects::new();
+    assert!(shard.remove(&key(0), &mut effects).is_some());
+    let gone = Err(ErrorCode::UnknownTopicOrPartition);
+    let [Effect::Settled(WaiterId(5), first), Effect::Settled(WaiterId(6), second), Effect::Wake(WatchId(7))] =
+        effects[..]
+    else {
+        panic!("{effects:?}")
+    };
+    assert_eq!([first, second], [gone, gone]);
+    assert_eq!((shard.tail_bytes(), shard.len()), (both / 2, 1));
+    // The write that was in flight comes back to nobody.
+    effects.clear();
+    shard.wrote(&key(0), stored(&plan), 1, &mut effects);
+    shard.write_failed(&key(0), &mut effects);
+    assert!(effects.is_empty() && shard.remove(&key(0), &mut effects).is_none());
+    assert!(shard.take_write(&key(0), NOW).is_none());
+}
+
+#[test]
+fn a_moved_log_start_wakes_readers_once() {
+    let mut shard = shard(0, 1);
+    write(&mut shard, 0, 100, 0);
+    shard.partition_mut(&key(0)).unwrap().watch(WatchId(7));
+    let mut effects = Effects::new();
+    shard.set_log_start(&key(0), Offset(1), &mut effects);
+    assert!(matches!(effects[..], [Effect::Wake(WatchId(7))]));
+    assert!(write(&mut shard, 0, 1, 1).iter().all(|effect| !matches!(effect, Effect::Wake(_))));
+}
+
+#[test]
+fn only_relaxed_partitions_that_are_due_are_flushed() {
+    let mut shard = shard(0, 2);
+    let relaxed = LogRules { flush_messages: 10, flush_ms: 5, ..rules() };
+    for index in [3, 2] {
+        shard.insert(key(index), partition(relaxed.clone()));
+        write(&mut shard, index, 1, 1);
+    }
+    write(&mut shard, 0, 1, 1);
+    assert!(shard.take_flushes(TimestampMs(NOW.0 + 4)).is_empty());
+    assert_eq!(shard.take_flushes(TimestampMs(NOW.0 + 5)), [key(2), key(3)]);
+    assert!(shard.take_flushes(TimestampMs(NOW.0 + 6)).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn the_tail_is_charged_with_exactly_what_it_keeps(
+        tail_bytes_max in 0..60_000usize,
+        events in vec((0..4i32, 0..6u8, prop_oneof![0..300usize, KEPT..KEPT + 300], 1..30_000usize), 1..60),
+    ) {
+        let mut shard = shard(tail_bytes_max, 4);
+        let mut effects = Effects::new();
+        // Partition and charge of every write that is kept, oldest first.
+        let mut kept: Vec<(i32, usize)> = Vec::new();
+        for (index, kind, value_bytes, buffer_bytes) in events {
+            if kind == 0 {
+                shard.remove(&key(index), &mut effects);
+                shard.insert(key(index), partition(rules()));
+                kept.retain(|(owner, _)| *owner != index);
+            } else {
+                write(&mut shard, index, value_bytes, buffer_bytes);
+                let charge = if value_bytes < KEPT { plain(1, value_bytes).len() } else { buffer_bytes };
+                kept.push((index, charge));
+            }
+            let sum = |kept: &[(i32, usize)]| kept.iter().map(|(_, charge)| charge).sum::<usize>();
+            while sum(&kept) > tail_bytes_max {
+                kept.remove(0);
+            }
+            prop_assert_eq!(shard.tail_bytes(), sum(&kept));
+            prop_assert_eq!(shard.tail_order.len(), kept.len());
+        }
+        for index in 0..4 {
+            shard.remove(&key(index), &mut effects);
+        }
+        prop_assert_eq!(shard.tail_bytes(), 0);
+    }
+}
