@@ -384,7 +384,6 @@ mod tests {
     use kafka_protocol::messages::fetch_request::{FetchPartition as AskedPartition, FetchTopic};
     use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
-    use super::*;
     use crate::api::codec::text;
     use crate::api::testing::{ask, create_topic, ctx};
 
