@@ -131,10 +131,11 @@ impl Ctx {
         self.image.borrow().clone()
     }
 
-    /// Takes a newer image; returns when this shard serves it.
+    /// Takes a newer image; returns when this shard serves it and writes to no file of a topic that is gone.
     pub async fn install(self: &Rc<Self>, image: Arc<Image>) {
-        partitions::install(self, &image);
+        let gone = partitions::install(self, &image);
         self.image.replace(image);
+        self.files.writing_ended(&gone).await;
     }
 
     /// The broker is going down: whoever waits for records is answered with what there is.

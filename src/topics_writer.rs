@@ -80,7 +80,10 @@ async fn remove_deleted(ctx: &Rc<Ctx>, changes: &[Change], before: &Image) {
 
 /// Removes what is left of topics that were deleted when the broker went down. Blocks; for the start.
 pub fn remove_leftovers_blocking(data: &DataDir, image: &Image) -> Result<(), DiskError> {
-    let Ok(entries) = fs::read_dir(data.topics()) else { return Ok(()) };
+    let topics = data.topics();
+    let Ok(entries) = fs::read_dir(&topics) else { return Ok(()) };
+    // First what was set aside before: a name that came into being once more could not be set aside beside it.
+    crate::disk::remove_aside::sweep_blocking(&topics)?;
     for entry in entries.flatten() {
         let id = entry.file_name().to_str().and_then(parse_topic_dir_name);
         if id.is_some_and(|id| image.topic_by_id(id).is_none()) {
@@ -88,7 +91,7 @@ pub fn remove_leftovers_blocking(data: &DataDir, image: &Image) -> Result<(), Di
             crate::disk::remove_aside::set_aside_blocking(&entry.path(), crate::disk::layout::DELETED_SUFFIX)?;
         }
     }
-    crate::disk::remove_aside::sweep_blocking(&data.topics()).map(drop)
+    crate::disk::remove_aside::sweep_blocking(&topics).map(drop)
 }
 
 async fn install_everywhere(ctx: &Rc<Ctx>, image: &Arc<Image>) {
@@ -310,6 +313,18 @@ mod tests {
         let id = || "ASNFZ4mrze_-3LqYdlQyEA".to_owned();
         let error = load(dir.path(), BrokerId(0), 1, BrokerSettings::default(), id).expect_err("refused");
         assert!(matches!(error, LoadError::Missing { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_deleted_topic_of_which_both_names_are_there_does_not_stop_the_start() {
+        let (ctx, dir) = testing::ctx();
+        let data = DataDir::new(dir.path());
+        let topic = data.topic("t", TopicId(7));
+        for name in [topic.clone(), topic.with_added_extension("deleted")] {
+            fs::create_dir_all(name.join("0")).expect("creatable");
+        }
+        remove_leftovers_blocking(&data, &ctx.image()).expect("removed");
+        assert_eq!(fs::read_dir(data.topics()).expect("readable").count(), 0);
     }
 
     #[test]

@@ -60,6 +60,13 @@ pub const CLOSE_LINGER_BYTES_MAX: usize = 4 << 20;
 /// Connections that the kernel holds for a listener until they are accepted; it refuses more.
 pub const LISTEN_BACKLOG: i32 = 1024;
 
+/// How long a start waits for a port that is in use: the kernel gives the ports of a killed broker back only when it has
+/// taken its io_uring apart, some milliseconds after the process is gone.
+pub const BIND_PATIENCE_MS: u64 = 2000;
+
+/// Pause between two attempts to have a port.
+pub const BIND_RETRY_MS: u64 = 10;
+
 /// Pause after an accept that failed for want of descriptors or memory.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 

@@ -1,11 +1,14 @@
 //! Binding the ports of all cores, before any shard runs.
 //!
 //! Per core: core k listens on port + k. Shared: every core has a socket of its own on the one port and the kernel
-//! spreads connections over them. A port that cannot be had stops the start with the address and the cause.
+//! spreads connections over them. A port that cannot be had stops the start with the address and the cause; one that is
+//! in use is tried again for `BIND_PATIENCE_MS`. Blocks.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use oncilla_shards::limits;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
@@ -47,7 +50,7 @@ pub fn bind_all(listeners: &[Listener], mode: ListenerMode, cores: u16) -> Resul
             ListenerMode::PerCore => {
                 for core in 0..cores {
                     let address = address_of_core(listener, core)?;
-                    let socket = open(address, false).map_err(|error| refused(address, error))?;
+                    let socket = open_patiently(address).map_err(|error| refused(address, error))?;
                     bound[usize::from(core)].push(socket);
                 }
             }
@@ -55,7 +58,7 @@ pub fn bind_all(listeners: &[Listener], mode: ListenerMode, cores: u16) -> Resul
                 let mut address = listener.bind;
                 // Sockets that share a port also share it with another broker of the same user; one that does not
                 // share finds out whether anybody is there.
-                let probe = open(address, false).map_err(|error| refused(address, error))?;
+                let probe = open_patiently(address).map_err(|error| refused(address, error))?;
                 drop(probe);
                 for core in &mut bound {
                     let socket = open(address, true).map_err(|error| refused(address, error))?;
@@ -79,6 +82,22 @@ fn address_of_core(listener: &Listener, core: u16) -> Result<SocketAddr, BindErr
         address.set_port(port);
     }
     Ok(address)
+}
+
+/// Opens a port that nobody shares, waiting a little for a broker that was killed a moment ago.
+fn open_patiently(address: SocketAddr) -> io::Result<TcpListener> {
+    let started = Instant::now();
+    loop {
+        match open(address, false) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && started.elapsed() < Duration::from_millis(limits::BIND_PATIENCE_MS) =>
+            {
+                thread::sleep(Duration::from_millis(limits::BIND_RETRY_MS));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn open(address: SocketAddr, share_port: bool) -> io::Result<TcpListener> {
@@ -125,6 +144,21 @@ mod tests {
         for mode in [ListenerMode::Shared, ListenerMode::PerCore] {
             let error = bind_all(&[listener(&address)], mode, 1).expect_err("taken").to_string();
             assert!(error.contains(&address) && error.contains("in use"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_given_back_a_moment_later_is_waited_for() {
+        for mode in [ListenerMode::Shared, ListenerMode::PerCore] {
+            let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = taken.local_addr().expect("bound");
+            let holder = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                drop(taken);
+            });
+            let bound = bind_all(&[listener(&address.to_string())], mode, 1).expect("free by then");
+            assert_eq!(bound[0][0].local_addr().expect("bound"), address);
+            holder.join().expect("it only sleeps");
         }
     }
 

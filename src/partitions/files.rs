@@ -1,13 +1,14 @@
 //! The open files of one shard's partitions.
 //!
 //! The writer of a partition's active segment is taken out while it works and put back afterwards, so two tasks never
-//! use it at once. Readers are shared and bounded ([`SEGMENT_READERS_MAX`]).
+//! use it at once. Which partitions have a task that writes is known, so that the files of a deleted topic are removed
+//! only when nothing writes to them any more. Readers are shared and bounded ([`SEGMENT_READERS_MAX`]).
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use oncilla_shards::ids::PartitionKey;
 use oncilla_shards::limits::SEGMENT_READERS_MAX;
 
@@ -28,7 +29,9 @@ pub struct Files {
     /// Segments open for reading.
     pub readers: SegmentReaders,
     writers: RefCell<HashMap<PartitionKey, Slot, FixedState>>,
+    writing: RefCell<HashSet<PartitionKey, FixedState>>,
     returned: Notify,
+    ended: Notify,
 }
 
 /// The writer of a partition's active segment.
@@ -50,7 +53,9 @@ impl Files {
             mode,
             readers: SegmentReaders::new(mode, SEGMENT_READERS_MAX),
             writers: RefCell::default(),
+            writing: RefCell::default(),
             returned: Notify::new(),
+            ended: Notify::new(),
         }
     }
 
@@ -83,6 +88,25 @@ impl Files {
     pub fn put_writer(&self, key: PartitionKey, writer: SegmentWriter) {
         self.writers.borrow_mut().insert(key, Slot::Idle(Box::new(writer)));
         self.returned.notify();
+    }
+
+    /// A task begins to write a partition.
+    pub fn writing_begins(&self, key: PartitionKey) {
+        let is_first = self.writing.borrow_mut().insert(key);
+        assert!(is_first, "{key} has one task that writes");
+    }
+
+    /// The task that wrote a partition is done.
+    pub fn writing_ends(&self, key: &PartitionKey) {
+        self.writing.borrow_mut().remove(key);
+        self.ended.notify();
+    }
+
+    /// Waits until no task writes any of these partitions.
+    pub async fn writing_ended(&self, keys: &[PartitionKey]) {
+        while keys.iter().any(|key| self.writing.borrow().contains(key)) {
+            self.ended.notified().await;
+        }
     }
 
     /// Closes what is open of a partition that is gone.

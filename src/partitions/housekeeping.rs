@@ -116,6 +116,8 @@ pub async fn close_all(ctx: &Rc<Ctx>) {
 }
 
 async fn close_one(ctx: &Rc<Ctx>, key: PartitionKey) -> Result<(), DiskError> {
+    // Nobody waits for records of acks=0: some may still be on their way to the disk.
+    ctx.files.writing_ended(&[key]).await;
     let state = {
         let shard = ctx.shard.borrow();
         let open = shard.partition(&key).filter(|p| p.segments().active().is_some() && !p.is_offline());

@@ -9,6 +9,8 @@ mod files;
 mod housekeeping;
 mod reader;
 mod recover;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod writer;
 
@@ -58,15 +60,19 @@ fn owned<'a>(ctx: &'a Ctx, image: &'a Image, topic: &'a Topic) -> impl Iterator<
 
 /// Makes this shard serve what `image` says: topics that are gone are closed, new ones opened, settings taken over.
 ///
-/// The files of a deleted topic are removed by the one writer of topics, after every shard has closed them.
-pub fn install(ctx: &Rc<Ctx>, image: &Image) {
+/// The files of a deleted topic are removed by the one writer of topics, after every shard has closed them: the caller
+/// waits until nothing writes to the partitions returned, which are gone.
+pub fn install(ctx: &Rc<Ctx>, image: &Image) -> Vec<PartitionKey> {
     let mut effects = Effects::new();
+    let mut gone = Vec::new();
     let before = ctx.image();
     for topic in before.topics().filter(|topic| image.topic_by_id(topic.id).is_none()) {
         for key in owned(ctx, &before, topic) {
             ctx.shard.borrow_mut().remove(&key, &mut effects);
             ctx.files.forget(&key);
+            gone.push(key);
         }
+        ctx.files.readers.forget(&ctx.files.data.topic(&topic.name, topic.id));
     }
     let node = ctx.node();
     for topic in image.topics() {
@@ -88,13 +94,17 @@ pub fn install(ctx: &Rc<Ctx>, image: &Image) {
     }
     ctx.metrics.partitions.set(ctx.shard.borrow().len() as u64);
     ctx.carry_out(effects);
+    gone
 }
 
 /// Keeps a producer snapshot in a file; without it a restart reads more of the log, nothing else.
 pub fn save_snapshot(ctx: &Rc<Ctx>, key: PartitionKey, offset: Offset, bytes: Vec<u8>) {
     let Some(directory) = ctx.files.directory(ctx, &key) else { return };
+    let ctx = ctx.clone();
     spawn(async move {
-        if let Err(error) = crate::disk::snapshot_file::write(&directory, offset, bytes).await {
+        if let Err(error) = crate::disk::snapshot_file::write(&directory, offset, bytes).await
+            && !writer::is_gone(&ctx, &key)
+        {
             tracing::warn!(%error, "a producer snapshot could not be written; the next start replays more of the log");
         }
     });

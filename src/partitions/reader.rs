@@ -8,6 +8,7 @@ use oncilla_shards::ids::{Offset, PartitionKey};
 use oncilla_shards::partition::{ReadPlan, SegmentId, Trimmed, trim};
 use smallvec::SmallVec;
 
+use super::writer::is_gone;
 use crate::ctx::Ctx;
 use crate::disk::layout::{SegmentFile, SegmentPaths};
 
@@ -87,6 +88,10 @@ async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Res
     let directory = ctx.files.directory(ctx, &place.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let path = place.segment.path(&directory, SegmentFile::Log);
     let read = ctx.files.readers.read(&path, place.position, bytes).await;
+    if is_gone(ctx, &place.key) {
+        // It may have been opened after the deletion had closed what was open.
+        ctx.files.readers.forget(&path);
+    }
     read.map_err(|error| {
         let shard = ctx.shard.borrow();
         match shard.partition(&place.key) {

@@ -24,7 +24,25 @@ use crate::rt::{now, now_ms, spawn};
 /// Starts the writer of a partition that has something pending.
 pub fn start_writer(ctx: &Rc<Ctx>, key: PartitionKey) {
     let ctx = ctx.clone();
-    spawn(async move { write_all(&ctx, key).await });
+    ctx.files.writing_begins(key);
+    spawn(async move {
+        write_all(&ctx, key).await;
+        ctx.files.writing_ends(&key);
+    });
+}
+
+/// Whether the topic of a partition was deleted meanwhile.
+pub fn is_gone(ctx: &Ctx, key: &PartitionKey) -> bool {
+    ctx.shard.borrow().partition(key).is_none()
+}
+
+/// Puts a writer back; that of a deleted topic is closed, for nobody would close it later.
+fn give_back(ctx: &Ctx, key: PartitionKey, writer: SegmentWriter) {
+    if is_gone(ctx, &key) {
+        ctx.files.forget(&key);
+    } else {
+        ctx.files.put_writer(key, writer);
+    }
 }
 
 async fn write_all(ctx: &Rc<Ctx>, key: PartitionKey) {
@@ -95,7 +113,7 @@ async fn write(ctx: &Rc<Ctx>, key: PartitionKey, plan: &WritePlan) -> Result<Byt
         writer.sync().await?;
     }
     assert_eq!(written.position, plan.position, "the core and the file agree on where the segment ends");
-    ctx.files.put_writer(key, writer);
+    give_back(ctx, key, writer);
     Ok(written.buffer)
 }
 
@@ -143,8 +161,11 @@ fn seal_behind(ctx: &Rc<Ctx>, key: PartitionKey, writer: SegmentWriter, sealed: 
     };
     // Retention may have removed it meanwhile: then there is nothing to seal.
     let Some(index) = index else { return };
+    let ctx = ctx.clone();
     spawn(async move {
-        if let Err(error) = writer.seal(&index).await {
+        if let Err(error) = writer.seal(&index).await
+            && !is_gone(&ctx, &key)
+        {
             tracing::warn!(%error, "a full segment could not be sealed; the next start reads it as a whole");
         }
     });
@@ -176,6 +197,6 @@ pub async fn seal_now(ctx: &Rc<Ctx>, key: PartitionKey) -> Result<(), DiskError>
 pub async fn sync_now(ctx: &Rc<Ctx>, key: PartitionKey) -> Result<(), DiskError> {
     let Some(mut writer) = ctx.files.take_writer(&key).await else { return Ok(()) };
     let synced = writer.sync().await;
-    ctx.files.put_writer(key, writer);
+    give_back(ctx, key, writer);
     synced
 }

@@ -409,7 +409,8 @@ fn open_options(access: Access, flags: rustix::fs::OFlags, exclusive: bool) -> O
 /// Makes the names in a directory durable.
 pub async fn sync_directory(path: &Path) -> Result<(), FileError> {
     let run = async {
-        let directory = Directory::open(path).await?;
+        // glommio opens directories relative to descriptor -1, so only an absolute path finds one.
+        let directory = Directory::open(std::path::absolute(path)?).await?;
         directory.sync().await?;
         directory.close().await
     };

@@ -76,6 +76,20 @@ fn an_existing_name_is_not_created_again() {
 }
 
 #[test]
+fn names_below_a_relative_path_are_made_durable() {
+    // Tests start in the directory of the package.
+    let here = std::env::current_dir().unwrap();
+    let dir = tempfile::tempdir_in(&here).unwrap();
+    let relative = dir.path().strip_prefix(&here).unwrap();
+    test_block_on(async {
+        let path = relative.join("f");
+        let file = DurableFile::open(&path, Access::Create, &options(FileMode::Buffered, None)).await.unwrap();
+        file.close().await.unwrap();
+        sync_directory(relative).await.unwrap();
+    });
+}
+
+#[test]
 fn shared_bytes_may_end_on_another_thread() {
     let bytes = patterned(1).into_bytes();
     let other = bytes.clone();

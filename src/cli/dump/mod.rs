@@ -43,9 +43,13 @@ pub fn run(command: &DumpCommand) -> anyhow::Result<ExitCode> {
 
 /// Every segment at or below the path, by directory and then by offset. A file is taken whatever its name is.
 fn segments(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::metadata(path).with_context(|| path.display().to_string())?;
     let mut found = Vec::new();
     collect(path, &mut found, true)?;
     found.sort();
+    if found.is_empty() {
+        eprintln!("{}: no segments", path.display());
+    }
     Ok(found)
 }
 
@@ -73,6 +77,14 @@ fn is_log(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_is_not_there_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let error = segments(&dir.path().join("nothere")).expect_err("nothing there");
+        assert!(format!("{error:#}").contains("nothere: No such file"), "{error:#}");
+        assert!(segments(dir.path()).expect("read").is_empty());
+    }
 
     #[test]
     fn segments_are_found_below_a_directory_and_nothing_else_is() {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use oncilla_shards::batch::ControlRecord;
+use oncilla_shards::ids::Offset;
 use oncilla_shards::producers::{ProducerView, Producers};
 use serde_json::json;
 
@@ -19,8 +20,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut partitions: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for path in &args.paths {
         for file in segments(path)? {
-            let dir = file.parent().unwrap_or(Path::new(".")).to_path_buf();
-            partitions.entry(dir).or_default().push(file);
+            partitions.entry(directory_of(&file).to_path_buf()).or_default().push(file);
         }
     }
     for (dir, logs) in &partitions {
@@ -30,20 +30,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn directory_of(file: &Path) -> &Path {
+    // The parent of a bare file name is an empty path, which cannot be listed.
+    file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 fn rebuild(dir: &Path, logs: &[PathBuf]) -> anyhow::Result<(Producers, Option<PathBuf>)> {
     let (mut producers, snapshot) = newest_snapshot(dir)?;
+    let covered = snapshot.as_ref().map_or(Offset(0), |(offset, _)| *offset);
     for log in logs {
         segment::walk(log, |_, header, batch| {
+            if header.base_offset < covered {
+                return Ok(());
+            }
             let control = header.attributes.is_control().then(|| ControlRecord::of_batch(batch)).flatten();
             producers.replay(header, control);
             Ok(())
         })
         .with_context(|| format!("segment {}", log.display()))?;
     }
-    Ok((producers, snapshot))
+    Ok((producers, snapshot.map(|(_, path)| path)))
 }
 
-fn newest_snapshot(dir: &Path) -> anyhow::Result<(Producers, Option<PathBuf>)> {
+fn newest_snapshot(dir: &Path) -> anyhow::Result<(Producers, Option<(Offset, PathBuf)>)> {
     let shown = dir.display();
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("directory {shown}"))? {
@@ -53,10 +62,10 @@ fn newest_snapshot(dir: &Path) -> anyhow::Result<(Producers, Option<PathBuf>)> {
         }
     }
     found.sort();
-    for (_, path) in found.into_iter().rev() {
+    for (offset, path) in found.into_iter().rev() {
         let bytes = std::fs::read(&path).with_context(|| format!("snapshot {}", path.display()))?;
         match Producers::restore(&bytes) {
-            Ok(producers) => return Ok((producers, Some(path))),
+            Ok(producers) => return Ok((producers, Some((offset, path)))),
             Err(error) => eprintln!("{}: {error}; left out", path.display()),
         }
     }
@@ -124,6 +133,23 @@ mod tests {
             assert_eq!(views.len(), 1);
             assert_eq!(views[0].last_sequence, Sequence(4));
         }
+    }
+
+    #[test]
+    fn the_log_below_the_snapshot_brings_no_forgotten_producer_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = dir.path().join("00000000000000000000.1.log");
+        std::fs::write(&log, BatchBuilder::new().producer(7, 0, 0).records(3).build()).expect("written");
+        let forgotten = Producers::new().snapshot();
+        std::fs::write(dir.path().join("00000000000000000003.snapshot"), forgotten).expect("written");
+        let (producers, _) = rebuild(dir.path(), &[log]).expect("read");
+        assert_eq!(producers.describe().count(), 0);
+    }
+
+    #[test]
+    fn a_segment_named_without_a_directory_lies_in_this_one() {
+        assert_eq!(directory_of(Path::new("00000000000000000000.1.log")), Path::new("."));
+        assert_eq!(directory_of(Path::new("0/00000000000000000000.1.log")), Path::new("0"));
     }
 
     /// The snapshot after the first batch.
