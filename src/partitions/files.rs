@@ -70,16 +70,17 @@ impl Files {
     /// segment is open. Whoever took it gives it back with [`Files::put_writer`] or [`Files::forget`].
     pub async fn take_writer(&self, key: &PartitionKey) -> Option<SegmentWriter> {
         loop {
-            let mut writers = self.writers.borrow_mut();
-            match writers.insert(*key, Slot::Taken) {
-                Some(Slot::Idle(writer)) => return Some(*writer),
-                Some(Slot::Taken) => {}
-                None => {
-                    writers.remove(key);
-                    return None;
+            {
+                let mut writers = self.writers.borrow_mut();
+                match writers.insert(*key, Slot::Taken) {
+                    Some(Slot::Idle(writer)) => return Some(*writer),
+                    Some(Slot::Taken) => {}
+                    None => {
+                        writers.remove(key);
+                        return None;
+                    }
                 }
             }
-            drop(writers);
             self.returned.notified().await;
         }
     }
