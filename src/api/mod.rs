@@ -152,11 +152,11 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use futures_lite::future::block_on;
     use oncilla_shards::wire::apis::ANNOUNCED;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use super::testing::block_on;
     use super::*;
 
     #[test]
