@@ -270,11 +270,12 @@ impl Drop for Turn<'_> {
 mod tests {
     use std::pin::pin;
 
-    use futures_lite::future::{block_on, poll_once};
+    use futures_lite::future::poll_once;
     use oncilla_shards::ids::TopicId;
 
     use super::*;
     use crate::api::testing;
+    use crate::rt::file::test_block_on as block_on;
 
     fn create(id: u128, name: &str) -> Vec<Change> {
         let (name, overrides) = (name.to_owned(), Default::default());
