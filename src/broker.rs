@@ -1,8 +1,8 @@
 //! The broker as a process: shards, lanes and listeners from start to drain.
 //!
-//! The calling thread becomes the control thread (tokio, current-thread): signals, and whatever the assembly runs there.
-//! Shards start together, serve together and leave together: none accepts before all are built, and none closes its
-//! lanes before all have drained, because requests in work may need any of them. What fails at the start stops the
+//! The calling thread becomes the control thread (tokio, current-thread): signals, and whatever the assembly runs
+//! there. Shards start together, serve together and leave together: none accepts before all are built, and none closes
+//! its lanes before all have drained, because requests in work may need any of them. What fails at the start stops the
 //! start with a sentence; nothing is served then.
 
 use std::future::Future;

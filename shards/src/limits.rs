@@ -36,7 +36,8 @@ pub const CONNECTION_UNWRITTEN_BYTES_MAX: usize = 1 << 20;
 /// Bytes that one receive may bring in while the shard has budget; these buffers are shared, not kept by a connection.
 pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that one receive may bring in while the shard's budget is used up: what a waiting connection can hold beyond it.
+/// Bytes that one receive may bring in while the shard's budget is used up: what a waiting connection can hold beyond
+/// it.
 pub const RECEIVE_BYTES_MIN: usize = 4 << 10;
 
 /// Receive buffers that a shard keeps for the next connection; more are freed.
@@ -125,8 +126,8 @@ pub const ERROR_CODES_MAX: usize = 136;
 /// Age of a shard's last heartbeat from which the broker is not ready.
 pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
 
-/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted without
-/// effect: at this one the indexes of 1 GiB take 320 KiB of memory.
+/// Bytes of log between two entries of a segment's indexes. Kafka's index.interval.bytes is smaller and accepted
+/// without effect: at this one the indexes of 1 GiB take 320 KiB of memory.
 pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 
 /// Appends from this size on do not have the file zeroed ahead of them: extending a file costs one journal commit, about

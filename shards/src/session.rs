@@ -257,7 +257,8 @@ impl Sessions {
 
     /// Notes what is about to be told of one partition; returns whether an incremental answer must list it.
     ///
-    /// Partitions that returned data go to the end of the session's order, so that a small byte limit turns through all.
+    /// Partitions that returned data go to the end of the session's order, so that a small byte limit turns through
+    /// all.
     pub fn note(&mut self, id: SessionId, partition: &FetchPartition, outcome: Outcome) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return true };
         let key = (partition.topic.clone(), partition.index);

@@ -2,8 +2,8 @@
 //!
 //! A request is begun in one go: every batch of this shard has its place in the log when [`begin`] returns, so requests
 //! of a connection keep their order while their writes overlap. The answer leaves when all its batches are durable.
-//! Limits: requests and bytes in work are bounded by the connection. Failure: each partition has its own code; only what
-//! does not parse closes the connection, and any error does with acks=0 (K0.7, KC.16).
+//! Limits: requests and bytes in work are bounded by the connection. Failure: each partition has its own code; only
+//! what does not parse closes the connection, and any error does with acks=0 (K0.7, KC.16).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

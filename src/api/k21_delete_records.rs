@@ -65,3 +65,49 @@ async fn delete_here(ctx: &Rc<Ctx>, key: PartitionKey, offset: Offset) -> Result
     }
     Ok(target)
 }
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+    use kafka_protocol::messages::{DeleteRecordsResponse, TopicName};
+    use kafka_protocol::protocol::StrBytes;
+    use oncilla_shards::image::Change;
+
+    use super::*;
+    use crate::api::{metadata_update, testing};
+    use crate::topics_writer;
+
+    fn delete(ctx: &Rc<Ctx>, topic: &str, index: i32, offset: i64) -> (i16, i64) {
+        let partition = DeleteRecordsPartition::default().with_partition_index(index).with_offset(offset);
+        let name = TopicName(StrBytes::from_string(topic.to_owned()));
+        let topic = DeleteRecordsTopic::default().with_name(name).with_partitions(vec![partition]);
+        let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(1000);
+        let answer: DeleteRecordsResponse = testing::ask(ctx, 21, 2, &request);
+        let result = &answer.topics[0].partitions[0];
+        (result.error_code, result.low_watermark)
+    }
+
+    #[test]
+    fn k21_1_an_unknown_topic_or_partition_answers_3() {
+        let (ctx, _dir) = testing::ctx();
+        testing::create_topic(&ctx, "t", 1);
+        assert_eq!(delete(&ctx, "other", 0, 0), (3, -1));
+        assert_eq!(delete(&ctx, "t", 1, 0), (3, -1));
+    }
+
+    #[test]
+    fn k21_4_a_topic_that_is_only_compacted_keeps_its_records() {
+        let (ctx, _dir) = testing::ctx();
+        for (name, policy, code) in [("c", "compact", 44), ("both", "compact,delete", 0), ("d", "delete", 0)] {
+            let change = Change::CreateTopic {
+                id: metadata_update::new_topic_id(),
+                name: name.to_owned(),
+                partitions: 1,
+                placement: 0,
+                overrides: [("cleanup.policy".to_owned(), policy.to_owned())].into(),
+            };
+            testing::block_on(topics_writer::update(&ctx, |_| (vec![change], ()))).expect("written");
+            assert_eq!(delete(&ctx, name, 0, 0).0, code, "{policy}");
+        }
+    }
+}

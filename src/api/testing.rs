@@ -13,7 +13,7 @@ use crate::config::{Config, IoMode, Listener, ListenerMode};
 use crate::ctx::{Ctx, Node, Seed};
 use crate::disk::remove_aside::Remover;
 use crate::metrics::ShardMetrics;
-use crate::rt::file::test_block_on as block_on;
+pub use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
 
 /// The cluster id of every test.

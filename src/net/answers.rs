@@ -176,7 +176,8 @@ pub struct AnswerSlot {
 }
 
 impl AnswerSlot {
-    /// Gives the answer; never waits, and runs nothing of the connection before the caller has returned to its executor.
+    /// Gives the answer; never waits, and runs nothing of the connection before the caller has returned to its
+    /// executor.
     pub fn fill(mut self, answer: Answer) {
         self.filled = true;
         self.answers.fill(self.seq, answer);

@@ -1,8 +1,8 @@
 //! Connections of Kafka clients: accept, requests in, answers out in request order.
 //!
-//! Owned by the shard that accepted the connection. What a client can make a shard hold is bounded by bytes: requests by
-//! the budgets of shard and connection (not read without), answers by what the client has left unread. What goes wrong
-//! on a connection ends that connection and nothing else.
+//! Owned by the shard that accepted the connection. What a client can make a shard hold is bounded by bytes: requests
+//! by the budgets of shard and connection (not read without), answers by what the client has left unread. What goes
+//! wrong on a connection ends that connection and nothing else.
 
 mod accept;
 mod admission;

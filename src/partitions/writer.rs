@@ -1,5 +1,5 @@
-//! The writer of one partition: takes what is pending, makes it durable in one write, reports, and goes on until nothing
-//! is pending.
+//! The writer of one partition: takes what is pending, makes it durable in one write, reports, and goes on until
+//! nothing is pending.
 //!
 //! It runs while there is something to write, so batches that arrive during a write are gathered into the next one
 //! without a timer. Failure: the first failed write or sync ends it and takes the partition offline; nothing of that

@@ -427,13 +427,18 @@ pub fn spawn_background(task: impl Future<Output = ()> + 'static) {
     glommio::spawn_local(task).detach();
 }
 
-/// Runs `future` on an executor made for it on this thread: for tests and benches of the disk layer.
+/// Runs `future` on an executor of this thread: for tests and benches of the disk layer.
+///
+/// The executor is kept for the next call, because making one maps memory and rings, which would be most of the time of
+/// a property test. A test has a thread, and so an executor, of its own.
 pub fn test_block_on<T>(future: impl Future<Output = T>) -> T {
-    glommio::LocalExecutorBuilder::new(glommio::Placement::Unbound)
-        .io_memory(64 << 10)
-        .make()
-        .expect("an executor for a test")
-        .run(future)
+    thread_local! {
+        static EXECUTOR: glommio::LocalExecutor = glommio::LocalExecutorBuilder::new(glommio::Placement::Unbound)
+            .io_memory(64 << 10)
+            .make()
+            .expect("an executor for a test");
+    }
+    EXECUTOR.with(|executor| executor.run(future))
 }
 
 #[cfg(test)]

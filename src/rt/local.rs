@@ -1,6 +1,7 @@
 //! Waiting for something within one shard: a one-shot value and a notification for any number of waiters.
 //!
-//! Single-threaded. A waiter that goes away takes its waker with it, so that short tasks can wait on long-lived objects.
+//! Single-threaded. A waiter that goes away takes its waker with it, so that short tasks can wait on long-lived
+//! objects.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,6 +1,7 @@
 //! The service under the tests, the server around it, and a client.
 //!
-//! A request is `key i16, version i16, correlation i32, delay_ms u32, rest`; it is answered with `rest` after the delay.
+//! A request is `key i16, version i16, correlation i32, delay_ms u32, rest`; it is answered with `rest` after the
+//! delay.
 
 use std::cell::Cell;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! An idempotent producer as clients are: at most five batches in flight a partition, sent in order, sent again in order
-//! after a crash, with the epoch bumped only when nothing is in flight.
+//! An idempotent producer as clients are: at most five batches in flight a partition, sent in order, sent again in
+//! order after a crash, with the epoch bumped only when nothing is in flight.
 
 use std::collections::VecDeque;
 

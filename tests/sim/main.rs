@@ -1,14 +1,14 @@
-//! The shards under a seeded scheduler: producers with batches in flight, writers, readers, a clock that jumps and a disk
-//! that loses, tears and fills up. Every run prints its seed when it fails, and the seed repeats it:
+//! The shards under a seeded scheduler: producers with batches in flight, writers, readers, a clock that jumps and a
+//! disk that loses, tears and fills up. Every run prints its seed when it fails, and the seed repeats it:
 //!
 //! ```text
 //! ONCILLA_SIM_SEED=17 cargo test --test sim -- --nocapture      one seed
 //! ONCILLA_SIM_SEEDS=2000 cargo test --release --test sim        seeds 0 to 1999
 //! ```
 //!
-//! Checked in every run: an acknowledged record is in the log once, at the offset that was acknowledged, in the order of
-//! its producer; no offset ever holds two different records for a reader; the high watermark never falls, not even over
-//! a crash; a duplicate of a batch in flight gets the offset of its original.
+//! Checked in every run: an acknowledged record is in the log once, at the offset that was acknowledged, in the order
+//! of its producer; no offset ever holds two different records for a reader; the high watermark never falls, not even
+//! over a crash; a duplicate of a batch in flight gets the offset of its original.
 
 mod client;
 mod disk;

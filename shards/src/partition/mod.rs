@@ -2,12 +2,12 @@
 //!
 //! Owned by the shard that leads it. An accepted batch waits in `pending` until the partition's writer pulls it
 //! ([`Partition::take_write`]), performs one durable write of everything pending, and reports back
-//! ([`Partition::wrote`]); only then does the high watermark move, so nobody reads or is told of a record that a crash can
-//! take back. There is at most one write in flight.
+//! ([`Partition::wrote`]); only then does the high watermark move, so nobody reads or is told of a record that a crash
+//! can take back. There is at most one write in flight.
 //!
-//! Limits: [`crate::limits::WRITE_BYTES_MAX`] bytes a write; what is pending is bounded by the admission of requests at the edge.
-//! Failure: a failed write takes the partition offline for appends. What was durable before is still served; nothing
-//! pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
+//! Limits: [`crate::limits::WRITE_BYTES_MAX`] bytes a write; what is pending is bounded by the admission of requests at
+//! the edge. Failure: a failed write takes the partition offline for appends. What was durable before is still served;
+//! nothing pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
 
 #[cfg(test)]
 mod append_tests;

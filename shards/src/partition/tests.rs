@@ -360,3 +360,18 @@ fn a_watch_wakes_once_and_a_withdrawn_one_never() {
     assert_eq!(write(&mut log, NOW).1.wake[..], [WatchId(2)]);
     assert!(write_one(&mut log, &plain(1, 10)).1.wake.is_empty());
 }
+
+#[test]
+fn case_126_a_reader_with_a_limit_of_one_byte_gets_one_whole_batch_at_a_time() {
+    let mut log = partition(rules());
+    for _ in 0..3 {
+        append(&mut log, &plain(2, 50));
+    }
+    write(&mut log, NOW);
+    for (from, base) in [(0, 0), (1, 0), (2, 2), (5, 4)] {
+        let ReadPlan::Cached(chunks) = log.read(Offset(from), Offset(6), 1, true) else { panic!("it is cached") };
+        let bases: Vec<_> = scan(&chunks[0]).map(|(_, header)| header.base_offset.0).collect();
+        assert_eq!((chunks.len(), bases), (1, vec![base]));
+        assert!(matches!(log.read(Offset(from), Offset(6), 1, false), ReadPlan::Empty), "another partition had one");
+    }
+}
