@@ -11,10 +11,12 @@ use oncilla_shards::image::{BrokerSettings, Change, Image};
 use super::{Answer, Request, dispatch};
 use crate::config::{Config, IoMode, Listener, ListenerMode};
 use crate::ctx::{Ctx, Node, Seed};
+use crate::disk::layout::DataDir;
 use crate::disk::remove_aside::Remover;
 use crate::metrics::ShardMetrics;
 pub use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
+use crate::volume::producer_ids::{self, ProducerIdBlocks};
 
 /// The cluster id of every test.
 pub const CLUSTER: &str = "ASNFZ4mrze_-3LqYdlQyEA";
@@ -75,14 +77,17 @@ pub fn ctx_with(change: impl FnOnce(&mut Config)) -> (Rc<Ctx>, tempfile::TempDir
     let image =
         topics_writer::load(dir.path(), BrokerId(0), 1, BrokerSettings::default(), || CLUSTER.to_owned()).expect("new");
     let nodes = vec![vec![Node { id: NodeId(0), host: "localhost".to_owned(), port: 9092 }]];
-    (shard(config, nodes, image), dir)
+    let data = DataDir::new(dir.path());
+    producer_ids::create_blocking(&data, BrokerId(0)).expect("a file of producer ids");
+    let blocks = ProducerIdBlocks::open_blocking(&data, BrokerId(0)).expect("it was made above");
+    (shard(config, nodes, image, Some(blocks)), dir)
 }
 
-fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image) -> Rc<Ctx> {
+fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image, blocks: Option<ProducerIdBlocks>) -> Rc<Ctx> {
     let seed = Seed { config: Arc::new(config), nodes, boot_epoch: LeaderEpoch(7), image: Arc::new(image) };
     let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
     let remover = Remover::start().expect("a thread");
-    Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, remover, 1))
+    Rc::new(Ctx::new(ShardId(0), seed, None, blocks, metrics, remover, 1))
 }
 
 /// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests
@@ -102,7 +107,7 @@ pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {
     let count = if mode == ListenerMode::PerCore { shards } else { 1 };
     let node = |k: u16| Node { id: NodeId(k.into()), host: "localhost".to_owned(), port: 9092 + k };
     let nodes = vec![(0..count).map(node).collect()];
-    shard(config, nodes, image)
+    shard(config, nodes, image, None)
 }
 
 /// Encodes a request, has it answered, and decodes the answer.
