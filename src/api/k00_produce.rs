@@ -328,3 +328,43 @@ fn last_mentions(partitions: SmallVec<[ProducePartition; 1]>) -> SmallVec<[Produ
     };
     partitions.into_iter().enumerate().filter(|(at, p)| is_last(*at, p)).map(|(_, partition)| partition).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use oncilla_shards::batch::BatchBuilder;
+    use oncilla_shards::ids::{LeaderEpoch, NodeId, TopicId};
+
+    use super::*;
+    use crate::api::testing::ctx_of_shards;
+    use crate::config::ListenerMode;
+
+    #[test]
+    fn k0_9_another_cores_partition_is_6_and_names_its_node_once() {
+        let ctx = ctx_of_shards(3, ListenerMode::PerCore);
+        let image = ctx.image();
+        let request =
+            Request { key: PRODUCE, version: 13, client_id: None, body: Bytes::new(), listener: 0, peer: None };
+        let mut checked =
+            Checked { ctx: &ctx, request: &request, image: &image, answers: SmallVec::new(), endpoints: Vec::new() };
+        let records = Bytes::from(BatchBuilder::new().record(None, Some(b"v")).build());
+        let of =
+            |index: i32| ProducePartition { topic: TopicRef::Id(TopicId(1)), index, records: Some(records.clone()) };
+        // Four partitions over three cores from core 1 on: 0 and 3 are core 1's, 1 is core 2's, 2 is ours.
+        let partitions: SmallVec<[ProducePartition; 1]> = (0..4).map(of).collect();
+        let decoded = ProduceRequest {
+            version: 13,
+            transactional_id: None,
+            acks: -1,
+            timeout_ms: 1000,
+            partitions: SmallVec::new(),
+        };
+        let items = checked.items(&decoded, partitions);
+        assert_eq!(items.iter().map(|item| item.key.index).collect::<Vec<_>>(), [2]);
+        let told: Vec<_> = checked.answers.iter().map(|answer| (answer.code, answer.current_leader)).collect();
+        let leader = |node: i32| Some(CurrentLeader { leader: NodeId(node), epoch: LeaderEpoch(7) });
+        let refused = ErrorCode::NotLeaderOrFollower;
+        let expected = [(refused, leader(1)), (refused, leader(2)), (ErrorCode::None, None), (refused, leader(1))];
+        assert_eq!(told, expected);
+        assert_eq!(checked.endpoints.iter().map(|endpoint| endpoint.id.0).collect::<Vec<_>>(), [1, 2]);
+    }
+}

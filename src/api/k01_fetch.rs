@@ -389,7 +389,11 @@ mod tests {
     use kafka_protocol::messages::{FetchRequest, FetchResponse};
 
     use crate::api::codec::text;
-    use crate::api::testing::{ask, create_topic, ctx};
+    use oncilla_shards::ids::TopicId;
+
+    use crate::api::codec::uuid;
+    use crate::api::testing::{ask, create_topic, ctx, ctx_of_shards};
+    use crate::config::ListenerMode;
 
     /// Code of the partition, and whether there is a list of aborted transactions.
     fn fetched(level: i8, bytes_max: i32, partition_bytes_max: i32, epoch: i32) -> (i16, bool) {
@@ -414,6 +418,22 @@ mod tests {
         assert_eq!(fetched(0, -1, 0, -1), (-1, false));
         assert_eq!(fetched(0, 0, -1, -1), (-1, false));
         assert_eq!([-1, 2].map(|level| fetched(level, 0, 0, -1)), [(-1, true); 2]);
+    }
+
+    #[test]
+    fn c1_another_cores_partition_is_6_and_names_its_node() {
+        let ctx = ctx_of_shards(3, ListenerMode::PerCore);
+        let asked = |version: i16| {
+            let topic = FetchTopic::default().with_topic_id(uuid(TopicId(1)));
+            let topic = topic.with_partitions(vec![AskedPartition::default().with_partition(1)]);
+            let asked = FetchRequest::default().with_session_epoch(-1).with_topics(vec![topic]);
+            let answer: FetchResponse = ask(&ctx, 1, version, &asked);
+            let told = &answer.responses[0].partitions[0];
+            let nodes: Vec<i32> = answer.node_endpoints.iter().map(|node| node.node_id.0).collect();
+            (told.error_code, told.current_leader.leader_id.0, nodes)
+        };
+        assert_eq!(asked(13), (6, -1, vec![]), "before v16 there is no room for it");
+        assert_eq!(asked(16), (6, 2, vec![2]));
     }
 
     #[test]

@@ -75,6 +75,7 @@ mod tests {
 
     use super::*;
     use crate::api::{metadata_update, testing};
+    use crate::config::ListenerMode;
     use crate::topics_writer;
 
     fn delete(ctx: &Rc<Ctx>, topic: &str, index: i32, offset: i64) -> (i16, i64) {
@@ -93,6 +94,12 @@ mod tests {
         testing::create_topic(&ctx, "t", 1);
         assert_eq!(delete(&ctx, "other", 0, 0), (3, -1));
         assert_eq!(delete(&ctx, "t", 1, 0), (3, -1));
+    }
+
+    #[test]
+    fn k21_3_another_cores_partition_answers_6() {
+        let ctx = testing::ctx_of_shards(3, ListenerMode::PerCore);
+        assert_eq!(delete(&ctx, "t", 0, 0), (6, -1));
     }
 
     #[test]

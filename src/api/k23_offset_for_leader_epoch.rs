@@ -52,3 +52,26 @@ fn find_here(ctx: &Ctx, key: PartitionKey, known: i32, wanted: LeaderEpoch) -> R
     check_epoch(known, partition.epoch().0)?;
     Ok(partition.epochs().end_of(wanted, partition.epoch(), partition.high_watermark()))
 }
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderTopic;
+
+    use super::*;
+    use crate::api::codec::text;
+    use crate::api::testing::{ask, ctx_of_shards};
+    use crate::config::ListenerMode;
+
+    #[test]
+    fn k23_1_and_k23_2_unknown_is_3_and_another_cores_partition_is_6_whatever_the_epoch() {
+        let ctx = ctx_of_shards(3, ListenerMode::PerCore);
+        let of = |index: i32| OffsetForLeaderPartition::default().with_partition(index).with_current_leader_epoch(1);
+        let topic = OffsetForLeaderTopic::default().with_topic(text("t").into());
+        let topic = topic.with_partitions(vec![of(0), of(9)]);
+        let asked = OffsetForLeaderEpochRequest::default().with_topics(vec![topic]);
+        let answer: OffsetForLeaderEpochResponse = ask(&ctx, 23, 4, &asked);
+        let told: Vec<_> =
+            answer.topics[0].partitions.iter().map(|p| (p.error_code, p.leader_epoch, p.end_offset)).collect();
+        assert_eq!(told, [(6, -1, -1), (3, -1, -1)]);
+    }
+}
