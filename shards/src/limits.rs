@@ -61,8 +61,8 @@ pub const CLOSE_LINGER_BYTES_MAX: usize = 4 << 20;
 /// Connections that the kernel holds for a listener until they are accepted; it refuses more.
 pub const LISTEN_BACKLOG: i32 = 1024;
 
-/// How long a start waits for a port that is in use: the kernel gives the ports of a killed broker back only when it has
-/// taken its io_uring apart, some milliseconds after the process is gone.
+/// How long a start waits for a port that is in use: the kernel gives the ports of a killed broker back only when it
+/// has taken its io_uring apart, some milliseconds after the process is gone.
 pub const BIND_PATIENCE_MS: u64 = 2000;
 
 /// Pause between two attempts to have a port.
@@ -130,8 +130,8 @@ pub const HEARTBEAT_AGE_MS_MAX: u64 = 2000;
 /// without effect: at this one the indexes of 1 GiB take 320 KiB of memory.
 pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 
-/// Appends from this size on do not have the file zeroed ahead of them: extending a file costs one journal commit, about
-/// what writing this many bytes costs, and zeroing would write every byte twice.
+/// Appends from this size on do not have the file zeroed ahead of them: extending a file costs one journal commit,
+/// about what writing this many bytes costs, and zeroing would write every byte twice.
 pub const ZERO_AHEAD_APPEND_BYTES_MAX: usize = 64 << 10;
 
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
