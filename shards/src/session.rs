@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    fn to_back(&mut self, key: &Key) {
+    fn move_to_back(&mut self, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             self.order.remove(&entry.order);
             entry.order = self.order_next;
@@ -267,7 +267,7 @@ impl Sessions {
         let changed = outcome.notable || outcome.bytes > 0 || entry.told != now;
         entry.told = if outcome.notable { Told::default() } else { now };
         if outcome.bytes > 0 {
-            session.to_back(&key);
+            session.move_to_back(&key);
         }
         changed
     }

@@ -431,7 +431,7 @@ impl World {
                 }
             },
         };
-        chunks.iter().flat_map(|chunk| records_of(chunk)).filter(|(offset, _)| *offset >= from.0).collect()
+        chunks.iter().flat_map(records_of).filter(|(offset, _)| *offset >= from.0).collect()
     }
 
     fn crash(&mut self) {
@@ -497,7 +497,7 @@ impl World {
             }
             rebuild.begin(*id, self.now);
             let mut batches = Scan::after(bytes, id.base);
-            while let Some((position, header)) = batches.next() {
+            for (position, header) in batches.by_ref() {
                 let batch = &bytes[position..position + header.total_bytes()];
                 rebuild.batch(&header, ControlRecord::of_batch(batch));
                 replayed.replay(&header, ControlRecord::of_batch(batch));
@@ -538,7 +538,7 @@ fn valid_end(segments: &[(oncilla_shards::partition::SegmentId, Vec<u8>)]) -> Of
         while batches.next().is_some() {}
         batches.next_offset()
     });
-    ends.last().unwrap_or(Offset(0))
+    ends.max().unwrap_or(Offset(0))
 }
 
 fn records_of(chunk: &Bytes) -> Vec<(i64, u64)> {
