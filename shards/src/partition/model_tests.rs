@@ -209,7 +209,7 @@ impl Model {
         let limit = Offset(self.durable);
         let chunks = read_all(&self.log, &self.files, from, limit, bytes_max, first_whole);
         let bytes: usize = chunks.iter().map(Bytes::len).sum();
-        let batches: Vec<(i64, i64)> = chunks.iter().flat_map(|chunk| whole_batches(chunk)).collect();
+        let batches: Vec<(i64, i64)> = chunks.iter().flat_map(whole_batches).collect();
         assert!(bytes <= bytes_max || (first_whole && batches.len() == 1), "{bytes} of {bytes_max}");
         let mut all: Vec<(i64, i64)> = self.sent.values().flatten().map(|sent| (sent.base, sent.end)).collect();
         all.sort_unstable();
