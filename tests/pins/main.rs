@@ -108,9 +108,9 @@ fn a_task_that_stays_runnable_starves_io_until_the_preemption_timer() {
     assert!(worst > Duration::from_millis(50), "only {worst:?}: the workaround may go");
 }
 
-// With the preemption timer at 1 ms this hangs for good on contended cores (glommio-ng 0.12.0): in about one run of three
-// without the heartbeat, and now and then with it, when the heartbeat itself is among the tasks that the shard parks
-// with. So shards keep the default of 100 ms, under which no hang was seen.
+// With the preemption timer at 1 ms this hangs for good on contended cores (glommio-ng 0.12.0): in about one run of
+// three without the heartbeat, and now and then with it, when the heartbeat itself is among the tasks that the shard
+// parks with. So shards keep the default of 100 ms, under which no hang was seen.
 #[test]
 fn with_a_heartbeat_and_the_default_preemption_a_shard_survives_contention() {
     let stop = Arc::new(AtomicBool::new(false));
