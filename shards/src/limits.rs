@@ -86,9 +86,6 @@ pub const DESCRIBED_PARTITIONS_MAX: i32 = 2000;
 /// Length of a topic name in bytes (contract K19.5).
 pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 
-/// Fetch sessions of one shard; beyond it the oldest idle one is dropped, or a new one declined with id 0 (KIP-227).
-pub const FETCH_SESSIONS_MAX: usize = 1000;
-
 /// Frames in one lane between two shards; a full lane holds its sender's overflow, which is bounded by admission.
 pub const LANE_FRAMES_MAX: usize = 4096;
 
