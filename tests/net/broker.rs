@@ -88,7 +88,8 @@ impl Assembly for Build {
 
 #[test]
 fn a_broker_serves_on_every_core_and_drains_on_sigterm() {
-    let _turn = Turn::shared();
+    // A signal reaches every broker of the process, and a second one ends the process at once.
+    let _turn = Turn::alone();
     for mode in [ListenerMode::PerCore, ListenerMode::Shared] {
         let (started, starts) = mpsc::channel();
         let (finished, finishes) = mpsc::channel();
@@ -118,7 +119,7 @@ fn a_broker_serves_on_every_core_and_drains_on_sigterm() {
 
 #[test]
 fn a_shard_that_cannot_be_built_stops_the_start_with_its_reason() {
-    let _turn = Turn::shared();
+    let _turn = Turn::alone();
     let ((started, starts), (finished, _finishes)) = (mpsc::channel(), mpsc::channel());
     let build = Build { started, finished, failing: Some(ShardId(1)) };
     let error = run(config(ListenerMode::PerCore), build).expect_err("no broker");
