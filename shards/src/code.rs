@@ -67,10 +67,16 @@ codes! {
     InvalidRequiredAcks = 21,
     /// Group generation is not the current one.
     IllegalGeneration = 22,
+    /// The group's protocols have none in common with the member's.
+    InconsistentGroupProtocol = 23,
     /// Group id is empty or null.
     InvalidGroupId = 24,
     /// Member is not in the group.
     UnknownMemberId = 25,
+    /// The session timeout is outside what the broker allows.
+    InvalidSessionTimeout = 26,
+    /// The group is rebalancing: join again.
+    RebalanceInProgress = 27,
     /// Topic access refused.
     TopicAuthorizationFailed = 29,
     /// Group access refused.
@@ -145,14 +151,20 @@ codes! {
     UnsupportedCompressionType = 76,
     /// Offset not known yet after an election.
     OffsetNotAvailable = 78,
+    /// A new member gets its id first and joins with it.
+    MemberIdRequired = 79,
     /// Preferred leader cannot lead.
     PreferredLeaderNotAvailable = 80,
+    /// The group has as many members as it may have.
+    GroupMaxSizeReached = 81,
     /// Static member was replaced.
     FencedInstanceId = 82,
     /// Leader is already the preferred one.
     ElectionNotNeeded = 84,
     /// No reassignment to cancel.
     NoReassignmentInProgress = 85,
+    /// The group subscribes to the topic.
+    GroupSubscribedToTopic = 86,
     /// A record or batch breaks the format's rules.
     InvalidRecord = 87,
     /// A transaction holds the offset.
@@ -175,6 +187,14 @@ codes! {
     TransactionalIdNotFound = 105,
     /// Session mixes names and ids.
     FetchSessionTopicIdError = 106,
+    /// The member's epoch is not the one that the coordinator gave it: join again.
+    FencedMemberEpoch = 110,
+    /// The instance id belongs to a member that is still there.
+    UnreleasedInstanceId = 111,
+    /// The broker has no such assignor.
+    UnsupportedAssignor = 112,
+    /// The member's epoch is older than the coordinator's.
+    StaleMemberEpoch = 113,
     /// Endpoint type is not served here.
     MismatchedEndpointType = 114,
     /// Endpoint type unknown.
@@ -185,6 +205,13 @@ codes! {
     TransactionAbortable = 120,
     /// Regular expression does not parse.
     InvalidRegularExpression = 128,
+}
+
+impl Default for ErrorCode {
+    /// An answer starts as a success.
+    fn default() -> Self {
+        Self::None
+    }
 }
 
 impl ErrorCode {

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod code;
+pub mod groups;
 pub mod ids;
 pub mod image;
 pub mod limits;
@@ -13,4 +14,5 @@ pub mod partition;
 pub mod producers;
 pub mod session;
 pub mod shard;
+pub mod slot;
 pub mod wire;
