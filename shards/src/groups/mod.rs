@@ -11,6 +11,7 @@
 //! whoever asks from then on, hears COORDINATOR_NOT_AVAILABLE until the next start.
 
 mod ask;
+mod base64;
 mod classic;
 mod consumer;
 mod convert;
@@ -20,6 +21,8 @@ mod offsets;
 mod settings;
 mod slot;
 mod subscription;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::collections::BTreeMap;
