@@ -174,6 +174,11 @@ impl Slot {
         listed
     }
 
+    #[cfg(test)]
+    pub(super) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
     pub(super) fn snapshot(&self) -> Vec<Entry> {
         let mut groups: Vec<_> = self.groups.values().collect();
         groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
