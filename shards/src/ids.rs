@@ -54,6 +54,10 @@ newtype! {
     NodeId(i32)
 }
 newtype! {
+    /// One of the slots that groups and transactional ids are spread over, 0 to `limits::SLOTS` - 1.
+    SlotId(u16)
+}
+newtype! {
     /// Milliseconds since the Unix epoch, of the broker's clock or of a record.
     TimestampMs(i64)
 }

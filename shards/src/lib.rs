@@ -13,4 +13,5 @@ pub mod partition;
 pub mod producers;
 pub mod session;
 pub mod shard;
+pub mod slot;
 pub mod wire;

@@ -146,6 +146,21 @@ pub const SEGMENT_READERS_MAX: usize = 128;
 /// Producer snapshots kept of one partition: the newest, and one more in case it is damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
+/// Slots that groups and transactional ids are spread over, whatever the number of cores. Keys find their slot's files
+/// by it, so it never changes.
+pub const SLOTS: u16 = 50;
+
+/// Bytes of one durable write of a slot's journal, unless a single line is longer; what is pending beyond it waits for
+/// the next one.
+pub const SLOT_WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of journal from which a slot is written anew as a checkpoint; twice the last checkpoint if that is more, so
+/// that the cost of a change does not grow with the slot.
+pub const SLOT_JOURNAL_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes of the line buffer that a slot keeps from one write to the next; a larger one is freed.
+pub const SLOT_BUFFER_BYTES_MAX: usize = 64 << 10;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");

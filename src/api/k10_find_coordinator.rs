@@ -6,7 +6,7 @@ use kafka_protocol::messages::find_coordinator_request::FindCoordinatorRequest;
 use kafka_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 use kafka_protocol::protocol::StrBytes;
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::ids::ShardId;
+use oncilla_shards::slot::{owner, slot_of};
 
 use super::codec::{serve, text};
 use super::{Answer, Request, nodes};
@@ -14,9 +14,6 @@ use crate::ctx::{Ctx, Node};
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
-
-/// Slots that groups and transactional ids are spread over, whatever the number of cores.
-const SLOTS: u32 = 50;
 
 /// First version with several keys.
 const BATCHED_FROM: i16 = 4;
@@ -28,7 +25,10 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
 
 fn respond(ctx: &Ctx, request: &Request, asked: &FindCoordinatorRequest) -> FindCoordinatorResponse {
     let node = |key: &StrBytes| match asked.key_type {
-        GROUP | TRANSACTION => Ok(nodes::of_shard(ctx, request, owner(key, ctx.image().shards))),
+        GROUP | TRANSACTION => {
+            let shard = owner(slot_of(key.as_bytes()), ctx.image().shards);
+            Ok(nodes::of_shard(ctx, request, shard))
+        }
         kind => Err(format!("Coordinators of type {kind} are not served")),
     };
     let mut response = FindCoordinatorResponse::default();
@@ -59,26 +59,10 @@ fn coordinator(key: &StrBytes, node: Result<&Node, String>) -> Coordinator {
     }
 }
 
-fn owner(key: &str, shards: u16) -> ShardId {
-    let slot = fnv1a32(key.as_bytes()) % SLOTS;
-    ShardId(u16::try_from(slot % u32::from(shards)).expect("below the number of shards"))
-}
-
-fn fnv1a32(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::testing::{ask, ctx};
-
-    #[test]
-    fn fnv1a_is_the_published_function() {
-        assert_eq!(fnv1a32(b""), 0x811c_9dc5);
-        assert_eq!(fnv1a32(b"a"), 0xe40c_292c);
-        assert_eq!(fnv1a32(b"foobar"), 0xbf9c_f968);
-    }
 
     #[test]
     fn g2_one_key_is_answered_in_the_old_form_at_versions_0_to_3() {
