@@ -17,6 +17,10 @@ pub const RECORD_ERRORS_MAX: usize = 65_536;
 /// A producer with an open transaction is never forgotten. One takes about 200 bytes.
 pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
 
+/// Producers of one partition whose transaction is being asked for; beyond it the oldest question is forgotten, and its
+/// batch is refused with INVALID_TXN_STATE, which its client retries or aborts on.
+pub const PARTITION_VERIFICATIONS_MAX: usize = 65_536;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 

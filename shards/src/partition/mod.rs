@@ -42,7 +42,7 @@ pub use self::write::{Progress, WritePlan};
 use crate::batch::{self, AppendRules, BatchHeader, Patch, Refused};
 use crate::code::ErrorCode;
 use crate::ids::{LeaderEpoch, Offset, TimestampMs};
-use crate::producers::{Check, Producers};
+use crate::producers::{Check, Permit, Producers};
 
 /// The settings of a topic that its partitions act on.
 #[derive(Clone, Debug)]
@@ -219,7 +219,7 @@ impl Partition {
             Ok(accepted) => accepted,
             Err(refused) => return Append::Refused(Box::new(refused.into())),
         };
-        match self.producers.check(&accepted.header) {
+        match self.producers.check(&accepted.header, Permit::Unchecked) {
             Check::Append => {}
             Check::Duplicate { base_offset, last_offset, timestamp } => {
                 // The original may still be on its way to the disk: the caller waits for `end` like everybody else.
