@@ -1,8 +1,8 @@
 //! The one writer of one growing file, a segment or a slot's journal: each append is one operation that is durable when
 //! it completes.
 //!
-//! Owner: the task that writes the file. Writes are whole blocks: the tail block stays in memory and is written again as
-//! it fills, its durable bytes with the values they have, so that a torn write cannot change them; zeros follow the
+//! Owner: the task that writes the file. Writes are whole blocks: the tail block stays in memory and is written again
+//! as it fills, its durable bytes with the values they have, so that a torn write cannot change them; zeros follow the
 //! tail, and recovery stops there. Ahead of the tail a background task allocates and zeroes a window, because a
 //! durable write over written blocks costs about half of one that extends the file. The window starts at the second
 //! append with `ZERO_AHEAD_BYTES_MIN` and doubles each time, so a file with one record owns one block.

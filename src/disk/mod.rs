@@ -1,4 +1,5 @@
-//! Everything that is on the volume: segments, indexes, snapshots, slots, and the small files that are replaced as a whole.
+//! Everything that is on the volume: segments, indexes, snapshots, slots, and the small files that are replaced as a
+//! whole.
 //!
 //! Owner: the shard that owns the partition; at start, before anything is served, the thread that recovers it.
 //! Rule of the folder: a call without `async` blocks and belongs to start-up or to `rt::file::blocking`.

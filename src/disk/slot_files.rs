@@ -118,8 +118,8 @@ fn refusal(operation: &'static str, path: &Path, slot: SlotId, error: &str) -> D
     let name = checkpoint_name(slot);
     let stem = name.trim_end_matches(".json");
     let advice = format!(
-        "restore {name} and every {stem}.*.journal of this directory from one backup, or move all of them away to go on \
-         without what the slot held"
+        "restore {name} and every {stem}.*.journal of this directory from one backup, or move all of them away to go \
+         on without what the slot held"
     );
     DiskError::invalid(operation, path, format!("{error}; {advice}"))
 }
