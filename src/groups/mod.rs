@@ -13,7 +13,9 @@ mod tests;
 mod writer;
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
@@ -29,6 +31,9 @@ use oncilla_shards::slot::{Journal, owner, slot_of};
 pub use self::settings::settings;
 use crate::ctx::Ctx;
 use crate::rt::{OneshotSender, now, now_ms, oneshot, sleep, spawn};
+
+/// Groups of one request that are asked beside each other.
+const GROUPS_ASKED_AT_ONCE: usize = 32;
 
 /// A request whose answer has not come.
 struct Waiting {
@@ -59,6 +64,17 @@ impl Host {
     /// Requests whose answer has not come.
     pub fn waiting(&self) -> usize {
         self.waiting.borrow().len()
+    }
+
+    /// Whether a member may have this session timeout (contract G2.2).
+    pub fn allows_session_timeout(&self, timeout_ms: i32) -> bool {
+        let core = self.core.borrow();
+        (core.settings().session_timeout_ms_min..=core.settings().session_timeout_ms_max).contains(&timeout_ms)
+    }
+
+    /// Whether the protocol of KIP-848 is spoken (contract G11.0, G20.2).
+    pub fn speaks_consumer_protocol(&self) -> bool {
+        self.core.borrow().settings().consumer_protocol
     }
 
     /// The clock of groups, which begins with the first request or with [`Host::serve`].
@@ -105,6 +121,26 @@ pub async fn ask(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCod
     }
     let group = group.to_owned();
     ctx.call(owner, async move |ctx: Rc<Ctx>| ask_here(&ctx, &group, ask).await).await
+}
+
+/// Asks several groups, some beside each other; answers in the order asked.
+pub async fn ask_all(ctx: &Rc<Ctx>, groups: &[impl AsRef<str>], what: Ask) -> Vec<Result<Reply, ErrorCode>> {
+    let mut replies = Vec::with_capacity(groups.len());
+    for part in groups.chunks(GROUPS_ASKED_AT_ONCE) {
+        let mut open: Vec<_> = part.iter().map(|group| Box::pin(ask(ctx, group.as_ref(), what.clone()))).collect();
+        let mut answered = vec![None; open.len()];
+        poll_fn(|context| {
+            for (future, reply) in open.iter_mut().zip(&mut answered).filter(|(_, reply)| reply.is_none()) {
+                if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                    *reply = Some(ready);
+                }
+            }
+            if answered.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        replies.extend(answered.into_iter().map(|reply| reply.expect("all are answered")));
+    }
+    replies
 }
 
 async fn ask_here(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCode> {
