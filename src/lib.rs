@@ -8,6 +8,7 @@ pub mod client;
 pub mod config;
 pub mod ctx;
 pub mod disk;
+pub mod groups;
 pub mod logs;
 pub mod metrics;
 pub mod net;

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use oncilla_shards::groups::GroupSettings;
 use oncilla_shards::ids::BrokerId;
 
 pub use machine::Machine;
@@ -115,6 +116,10 @@ pub struct Config {
     pub producer_id_expiration_check_interval_ms: u64,
     /// `producer.ids.per.partition.max`: producer ids remembered for one partition; the longest idle one leaves first.
     pub producer_ids_max: usize,
+    /// Settings of consumer groups, as fixed at start.
+    pub groups: GroupSettings,
+    /// `offsets.retention.check.interval.ms`
+    pub offsets_retention_check_interval_ms: u64,
     /// `shutdown.drain.timeout.ms`: longest wait for requests in work at SIGTERM.
     pub shutdown_drain_ms: u64,
     /// `log.level`

@@ -65,6 +65,8 @@ impl Config {
             producer_id_expiration_ms: int(&all, "producer.id.expiration.ms"),
             producer_id_expiration_check_interval_ms: number(&all, "producer.id.expiration.check.interval.ms"),
             producer_ids_max: number(&all, "producer.ids.per.partition.max"),
+            groups: Default::default(),
+            offsets_retention_check_interval_ms: 600_000,
             shutdown_drain_ms: number(&all, "shutdown.drain.timeout.ms"),
             log_level: text(&all, "log.level").to_string(),
             log_format: if text(&all, "log.format") == "json" { LogFormat::Json } else { LogFormat::Text },

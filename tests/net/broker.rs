@@ -45,6 +45,8 @@ fn config(listener_mode: ListenerMode) -> Config {
         producer_id_expiration_ms: 1000,
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
+        groups: Default::default(),
+        offsets_retention_check_interval_ms: 600_000,
         shutdown_drain_ms: 2000,
         log_level: "info".to_owned(),
         log_format: LogFormat::Text,
