@@ -12,6 +12,7 @@ use super::turn::Turn;
 use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, Joined, Listing, Now, Reply, Synced, convert};
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
+use crate::image::Image;
 use crate::partition::WaiterId;
 use crate::slot::Journal;
 
@@ -267,6 +268,11 @@ impl Group {
     /// Forgets the offsets of deleted topics.
     pub fn topics_deleted(&mut self, topics: &[TopicId], journal: &mut Journal) {
         self.offsets.topics_deleted(&self.name, topics, journal);
+    }
+
+    /// Forgets the offsets of topics that are not there.
+    pub fn keep_topics(&mut self, image: &Image, journal: &mut Journal) {
+        self.offsets.keep_topics(&self.name, image, journal);
     }
 
     /// For ListGroups.

@@ -118,6 +118,14 @@ impl Slot {
         }
     }
 
+    pub(super) fn keep_topics(&mut self, image: &Image) {
+        let mut names: Vec<_> = self.groups.keys().cloned().collect();
+        names.sort_unstable();
+        for name in names {
+            self.groups.get_mut(&name).expect("just listed").keep_topics(image, &mut self.journal);
+        }
+    }
+
     /// What every step of a group ends with: its answers wait for the journal, its next deadline is known.
     fn after(&mut self, name: &str, replies: Vec<(WaiterId, Result<Reply, ErrorCode>)>) {
         let end = self.journal.end();
