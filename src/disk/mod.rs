@@ -5,6 +5,7 @@
 //! Failure: every error is a [`DiskError`] with operation and path, and is never retried over.
 
 pub mod boot;
+pub mod compaction;
 pub mod indexes;
 pub mod layout;
 pub mod log_start;

@@ -100,7 +100,7 @@ impl SegmentWriter {
         epoch: LeaderEpoch,
         options: SegmentOptions,
     ) -> Result<Self, DiskError> {
-        let segment = SegmentId { base, epoch };
+        let segment = SegmentId::new(base, epoch);
         let file_options = FileOptions { mode: options.mode, durable: options.durable, faults: options.faults };
         let path = segment.path(partition, SegmentFile::Log);
         let file = DurableFile::open(&path, Access::Create, &file_options).await?;
