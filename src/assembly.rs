@@ -123,6 +123,7 @@ impl Assembly for Oncilla {
         let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics.clone(), remover, session_seed));
         partitions::open_all(&ctx)?;
         partitions::start_housekeeping(&ctx);
+        partitions::start_cleaner(&ctx);
         beat(metrics, seat.mesh, seat.counters);
         let stopping = ctx.clone();
         crate::rt::spawn(async move {

@@ -11,7 +11,7 @@ use kafka_protocol::messages::list_offsets_response::{
 use oncilla_shards::batch::records::Records;
 use oncilla_shards::batch::scan::scan;
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::ids::{LeaderEpoch, Offset, PartitionKey, TimestampMs};
+use oncilla_shards::ids::{Offset, PartitionKey, TimestampMs};
 
 use super::locate::{check_epoch, locate};
 use super::{Answer, Request, codec};

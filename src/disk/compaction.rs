@@ -149,6 +149,8 @@ fn remove_if_there(path: &Path) -> Result<(), DiskError> {
 /// Where each leader epoch begins, oldest first, from what compaction kept and from the segments' names.
 #[must_use]
 pub fn epoch_history(kept: &[(LeaderEpoch, Offset)], segments: &[SegmentId], log_end: Offset) -> Vec<(LeaderEpoch, Offset)> {
+    // An empty log has no history: its records are gone, whoever wrote them.
+    let Some(first) = segments.first().map(|segment| segment.base) else { return Vec::new() };
     let mut history: Vec<_> = kept.iter().copied().filter(|(_, start)| *start < log_end).collect();
     for segment in segments {
         if history.last().is_none_or(|(epoch, start)| *epoch < segment.epoch && *start < segment.base) {
@@ -156,7 +158,6 @@ pub fn epoch_history(kept: &[(LeaderEpoch, Offset)], segments: &[SegmentId], log
         }
     }
     // What ended before the first segment is no part of this log any more.
-    let first = segments.first().map_or(Offset(0), |segment| segment.base);
     let gone = history.windows(2).take_while(|pair| pair[1].1 <= first).count();
     history.drain(..gone);
     if let Some((_, start)) = history.first_mut() {

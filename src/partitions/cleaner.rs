@@ -55,7 +55,7 @@ impl From<BadRecords> for Ended {
 }
 
 /// Partitions of a shard that are left alone because their clean failed.
-type Failed = RefCell<std::collections::BTreeSet<PartitionKey>>;
+pub(super) type Failed = RefCell<std::collections::BTreeSet<PartitionKey>>;
 
 /// Starts the cleaner of a shard.
 pub fn start_cleaner(ctx: &Rc<Ctx>) {
@@ -74,7 +74,7 @@ pub fn start_cleaner(ctx: &Rc<Ctx>) {
 }
 
 /// Cleans the partition that needs it most; says whether one did and went well.
-async fn clean_dirtiest(ctx: &Rc<Ctx>, failed: &Failed) -> bool {
+pub(super) async fn clean_dirtiest(ctx: &Rc<Ctx>, failed: &Failed) -> bool {
     let Some((key, dirty, rules)) = dirtiest(ctx, failed) else { return false };
     match clean(ctx, key, dirty, rules).await {
         Ok(cleaned_to) => {
