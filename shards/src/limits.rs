@@ -147,6 +147,15 @@ pub const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
 /// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
 pub const SEGMENT_READERS_MAX: usize = 128;
 
+/// Aborted transactions that one clean remembers, 16 bytes each; at it the clean ends early and the next one goes on.
+pub const CLEAN_ABORTED_MAX: usize = 1 << 20;
+
+/// Bytes that a clean works on before others get their turn.
+pub const CLEAN_TURN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of cleaned log that one write carries.
+pub const CLEAN_WRITE_BYTES: usize = 256 << 10;
+
 /// Producer snapshots kept of one partition: the newest, and one more in case it is damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
@@ -194,6 +203,7 @@ pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
+    assert!(CLEAN_WRITE_BYTES.is_multiple_of(4096), "cleaned log is written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
 
     assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);

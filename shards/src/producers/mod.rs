@@ -44,6 +44,15 @@ pub enum Check {
     Refuse(ErrorCode),
 }
 
+/// The last thing that a producer left in the log, as far as compaction has to keep it (contract A10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastOf {
+    /// A data batch that ends with this offset.
+    Data(Offset),
+    /// A marker, which brought this epoch; there is no data at it.
+    Marker(ProducerEpoch),
+}
+
 /// One producer as DescribeProducers shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerView {
@@ -210,6 +219,17 @@ impl Producers {
         self.table.unlink(at);
         self.table.remove(at);
         Some(id)
+    }
+
+    /// The last thing that a producer left below `durable_end`; `None` if it is not remembered.
+    #[must_use]
+    pub fn last_of(&self, producer_id: ProducerId, durable_end: Offset) -> Option<LastOf> {
+        let entry = self.table.get(producer_id)?;
+        if entry.batches().is_empty() {
+            return Some(LastOf::Marker(ProducerEpoch(entry.epoch)));
+        }
+        let durable = entry.batches().iter().rev().find(|cached| cached.last_offset < durable_end.0)?;
+        Some(LastOf::Data(Offset(durable.last_offset)))
     }
 
     /// Number of producers remembered.
