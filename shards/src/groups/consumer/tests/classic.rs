@@ -1,0 +1,1 @@
+//! Contract G18: both protocols in one group.
