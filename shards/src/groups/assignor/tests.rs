@@ -72,10 +72,8 @@ fn g13_3_range_gives_contiguous_ranges_by_member_and_static_members_first() {
 
 #[test]
 fn g13_4_uniform_with_different_subscriptions_balances_all() {
-    let said: Vec<Said<'_>> = vec![
-        ("a", None, vec![TOPIC], Partitions::default()),
-        ("b", None, vec![TOPIC, OTHER], Partitions::default()),
-    ];
+    let said: Vec<Said<'_>> =
+        vec![("a", None, vec![TOPIC], Partitions::default()), ("b", None, vec![TOPIC, OTHER], Partitions::default())];
     let assigned = run("uniform", &[(TOPIC, 6), (OTHER, 2)], &said);
     assert_eq!(assigned.iter().map(Partitions::len).collect::<Vec<_>>(), [4, 4]);
     assert!((0..2).all(|index| assigned[1].has(PartitionKey { topic: OTHER, index })));
@@ -99,10 +97,8 @@ struct World {
 
 fn world() -> impl Strategy<Value = World> {
     let member = (any::<u8>(), prop::collection::vec((0u8..5, 0..14), 0..12));
-    (prop::collection::vec(1..12, 1..5), prop::collection::vec(member, 1..9)).prop_map(|(counts, members)| World {
-        topics: (1..).map(TopicId).zip(counts).collect(),
-        members,
-    })
+    (prop::collection::vec(1..12, 1..5), prop::collection::vec(member, 1..9))
+        .prop_map(|(counts, members)| World { topics: (1..).map(TopicId).zip(counts).collect(), members })
 }
 
 impl World {
@@ -111,7 +107,8 @@ impl World {
             let bits = if even { 0xff } else { *mask };
             let wanted = self.topics.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
             let wanted: Vec<_> = wanted.map(|(_, (id, _))| *id).collect();
-            let had = had.iter().map(|(topic, index)| PartitionKey { topic: TopicId(u128::from(*topic)), index: *index });
+            let had =
+                had.iter().map(|(topic, index)| PartitionKey { topic: TopicId(u128::from(*topic)), index: *index });
             (ids[at].as_str(), None, wanted, had.collect())
         };
         self.members.iter().enumerate().map(one).collect()

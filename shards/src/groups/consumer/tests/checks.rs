@@ -102,7 +102,10 @@ fn g16_1_g16_3_a_group_is_described_whole() {
         ..ConsumerMemberDescription::default()
     };
     assert_eq!(description.members, [expected]);
-    assert_eq!(lab.harness.answer("absent", Ask::ConsumerDescribe), Reply::ConsumerDescribe(Err(ErrorCode::GroupIdNotFound)));
+    assert_eq!(
+        lab.harness.answer("absent", Ask::ConsumerDescribe),
+        Reply::ConsumerDescribe(Err(ErrorCode::GroupIdNotFound))
+    );
     assert_eq!(lab.harness.answer(GROUP, Ask::Describe), Reply::Describe(Err(ErrorCode::GroupIdNotFound)));
     assert_eq!(lab.harness.answer(GROUP, Ask::Delete), Reply::Delete(ErrorCode::NonEmptyGroup));
 }

@@ -14,8 +14,14 @@ fn commit(lab: &mut Lab, version: i16, member: &str, epoch: i32, indexes: &[i32]
             metadata: None,
         })
         .collect();
-    let commit =
-        Commit { version, member_id: member.into(), generation: epoch, retention_ms: -1, partitions, ..Commit::default() };
+    let commit = Commit {
+        version,
+        member_id: member.into(),
+        generation: epoch,
+        retention_ms: -1,
+        partitions,
+        ..Commit::default()
+    };
     match lab.harness.answer(GROUP, Ask::Commit(commit)) {
         Reply::Commit(codes) => {
             assert!(codes.iter().all(|code| *code == codes[0]), "all or nothing: {codes:?}");
@@ -26,8 +32,12 @@ fn commit(lab: &mut Lab, version: i16, member: &str, epoch: i32, indexes: &[i32]
 }
 
 fn fetch(lab: &mut Lab, member: Option<&str>, epoch: i32) -> ErrorCode {
-    let fetch =
-        FetchOffsets { member_id: member.map(str::to_owned), member_epoch: epoch, require_stable: false, partitions: None };
+    let fetch = FetchOffsets {
+        member_id: member.map(str::to_owned),
+        member_epoch: epoch,
+        require_stable: false,
+        partitions: None,
+    };
     match lab.harness.answer(GROUP, Ask::FetchOffsets(fetch)) {
         Reply::FetchOffsets(fetched) => fetched.code,
         other => panic!("{other:?}"),

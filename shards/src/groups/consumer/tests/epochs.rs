@@ -140,7 +140,8 @@ fn g12_9_created_grown_and_deleted_topics_are_noticed_at_the_next_heartbeat() {
     let grow = [crate::image::Change::GrowTopic { id: lab.topic, partitions: 2 }];
     lab.harness.image = lab.harness.image.apply(&grow);
     assert_eq!(lab.send(beat("A", 3)).member_epoch, 4);
-    let delete = [crate::image::Change::DeleteTopic { id: lab.topic }, crate::image::Change::DeleteTopic { id: created }];
+    let delete =
+        [crate::image::Change::DeleteTopic { id: lab.topic }, crate::image::Change::DeleteTopic { id: created }];
     lab.harness.image = lab.harness.image.apply(&delete);
     let answer = lab.send(beat("A", 4));
     assert_eq!((answer.member_epoch, answer.assignment), (4, Some(vec![])));

@@ -60,7 +60,11 @@ impl Lab {
     pub fn heard(&mut self, beat: ConsumerHeartbeat) -> Heard {
         let reply = self.send(beat);
         if reply.code != ErrorCode::None {
-            assert_eq!((reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms), (None, 0, 0), "contract G11.1");
+            assert_eq!(
+                (reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms),
+                (None, 0, 0),
+                "contract G11.1"
+            );
             assert_eq!(reply.assignment, None);
             return Err(reply.code);
         }

@@ -80,7 +80,8 @@ impl World {
     fn join(&mut self, who: u8, mask: u8) {
         self.clients.remove(&who);
         self.lives[usize::from(who)] += 1;
-        let wanted: Vec<&str> = NAMES.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, n)| *n).collect();
+        let wanted: Vec<&str> =
+            NAMES.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, n)| *n).collect();
         let mut beat = self.request(who, join("", &wanted));
         if mask & 8 != 0 {
             beat.regex = Some("[uv]".into());
@@ -150,7 +151,9 @@ impl World {
     }
 
     fn check(&mut self) {
-        let Reply::ConsumerDescribe(described) = self.lab.harness.answer(GROUP, Ask::ConsumerDescribe) else { panic!() };
+        let Reply::ConsumerDescribe(described) = self.lab.harness.answer(GROUP, Ask::ConsumerDescribe) else {
+            panic!()
+        };
         let Ok(described) = described else { return };
         assert!((described.epoch, described.assignment_epoch) >= self.epochs, "epochs never go back");
         self.epochs = (described.epoch, described.assignment_epoch);
@@ -189,12 +192,19 @@ impl World {
         let described = self.lab.describe();
         assert_eq!((described.state, described.members.len()), ("Stable", 5));
         let all: usize = described.members.iter().flat_map(|m| &m.assignment).map(|(_, indexes)| indexes.len()).sum();
-        let wanted: i32 = self.lab.harness.image.topics().filter(|topic| {
-            described.members.iter().any(|member| {
-                member.topics.iter().any(|name| **name == *topic.name)
-                    || member.regex == "[uv]" && ["u", "v"].contains(&&*topic.name)
+        let wanted: i32 = self
+            .lab
+            .harness
+            .image
+            .topics()
+            .filter(|topic| {
+                described.members.iter().any(|member| {
+                    member.topics.iter().any(|name| **name == *topic.name)
+                        || member.regex == "[uv]" && ["u", "v"].contains(&&*topic.name)
+                })
             })
-        }).map(|topic| topic.partitions).sum();
+            .map(|topic| topic.partitions)
+            .sum();
         assert_eq!(all, usize::try_from(wanted).expect("few"), "every partition has a reader");
         for member in described.members {
             assert_eq!(member.assignment, member.target);
