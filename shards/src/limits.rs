@@ -193,7 +193,7 @@ pub const GROUP_REGEX_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes that a compiled regular expression may take. With the longest topic names it bounds the time that matching
 /// takes of the shard.
-pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 64 << 10;
+pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of the cache that matching a regular expression builds while it runs.
 pub const GROUP_REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
