@@ -4,9 +4,11 @@
 //! [`Config`] that everything else uses. A wrong setting stops the start with a sentence for each problem.
 
 pub mod file;
+mod groups;
 pub mod listeners;
 pub mod machine;
 pub mod resolve;
+mod row;
 pub mod table;
 mod typed;
 pub mod value;

@@ -254,7 +254,7 @@ fn expire_offsets(ctx: &Rc<Ctx>) {
 /// Takes over what a newer image says: settings that were changed, and topics that are gone.
 pub fn install(ctx: &Rc<Ctx>, before: &Image, image: &Image) {
     let host = &ctx.groups;
-    if before.broker != image.broker {
+    if before.broker != image.broker || before.features != image.features {
         host.core.borrow_mut().set_settings(settings(&ctx.config, image, ctx.node()));
     }
     let gone: Vec<TopicId> =

@@ -53,7 +53,7 @@ fn k44_2_unknown_types() {
     for kind in [0, 1, 3, 5, 64, -1] {
         assert_eq!(refused(&[(kind, "a", &[])]), ErrorCode::InvalidRequest);
     }
-    for kind in [8, 16, 32] {
+    for kind in [8, 16] {
         assert_eq!(refused(&[(kind, "1", SET_MS)]), ErrorCode::InvalidRequest, "no such settings here (K32.11)");
     }
 }
@@ -183,4 +183,33 @@ fn k33_1_nulls_and_unknown_things() {
     assert_eq!(codes(&[(8, "1", &[])]), ErrorCode::InvalidRequest);
     assert_eq!(codes(&[(2, "no", SET_MS)]), ErrorCode::UnknownTopicOrPartition);
     assert_eq!(codes(&[(2, "a", &[("no.such", 0, Some("1"))])]), ErrorCode::InvalidConfig);
+}
+
+#[test]
+fn g20_4_and_k44_14_a_group_gets_settings_of_its_own_whether_or_not_it_is_there() {
+    const NAME: &str = "consumer.session.timeout.ms";
+    let (changes, codes) = alter(&[(32, "g", &[(NAME, 0, Some("50000"))])]);
+    assert_eq!(codes, [ErrorCode::None]);
+    let image = image().apply(&changes);
+    assert_eq!(image.group_setting("g", NAME), Some(50_000));
+    assert_eq!(image.group_setting("h", NAME), None);
+    let (again, codes) = alter_at(&image, &[(32, "g", &[(NAME, 1, None)])], AlterMode::Incremental, false);
+    assert_eq!(codes, [ErrorCode::None]);
+    assert!(image.apply(&again).groups.is_empty(), "a group without settings of its own leaves nothing");
+    for (name, entries, code) in [
+        ("g", (NAME, 0, Some("1")), ErrorCode::InvalidConfig),
+        ("g", ("retention.ms", 0, Some("1")), ErrorCode::InvalidConfig),
+        ("g", (NAME, 2, Some("1")), ErrorCode::InvalidConfig),
+        ("", (NAME, 0, Some("50000")), ErrorCode::InvalidRequest),
+    ] {
+        assert_eq!(refused(&[(32, name, &[entries])]), code, "{name} {entries:?}");
+    }
+}
+
+#[test]
+fn g20_3_the_assignment_interval_changes_at_run_time_within_its_bounds() {
+    const NAME: &str = "group.consumer.assignment.interval.ms";
+    assert_eq!(alter(&[(4, "", &[(NAME, 0, Some("15000"))])]).1, [ErrorCode::None]);
+    assert_eq!(refused(&[(4, "", &[(NAME, 0, Some("15001"))])]), ErrorCode::InvalidRequest);
+    assert_eq!(refused(&[(4, "", &[("group.max.size", 0, Some("5"))])]), ErrorCode::InvalidRequest);
 }
