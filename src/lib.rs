@@ -16,6 +16,7 @@ pub mod partitions;
 pub mod preflight;
 pub mod rt;
 pub mod service;
+pub mod slots;
 pub mod topics_writer;
 pub mod volume;
 pub mod web;

@@ -174,6 +174,14 @@ pub struct ShardMetrics {
     pub durable_write_bytes: Counter,
     /// Batches that one durable write carried.
     pub group_commit_batches: CountHistogram,
+    /// Durable writes of slot journals, from submission to completion, in microseconds.
+    pub slot_write_us: LatencyHistogram,
+    /// Bytes of slot journals made durable.
+    pub slot_journal_bytes: Counter,
+    /// Slots written anew as a checkpoint.
+    pub slot_checkpoints: Counter,
+    /// Slots that a failed disk took offline.
+    pub slots_offline: Gauge,
     /// Bytes of batches in the tail cache.
     pub cache_bytes: Gauge,
     /// Reads answered by the tail cache.
@@ -223,6 +231,10 @@ impl ShardMetrics {
             durable_write_us: LatencyHistogram::default(),
             durable_write_bytes: Counter::default(),
             group_commit_batches: CountHistogram::default(),
+            slot_write_us: LatencyHistogram::default(),
+            slot_journal_bytes: Counter::default(),
+            slot_checkpoints: Counter::default(),
+            slots_offline: Gauge::default(),
             cache_bytes: Gauge::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),

@@ -36,6 +36,8 @@ const COUNTERS: &[CounterRow] = &[
     ("rpc_connections_malformed", "Connections closed for what is no Kafka request", |s| &s.connections_malformed),
     ("rpc_connections_idle_closed", "Connections closed because they were idle", |s| &s.connections_idle_closed),
     ("storage_durable_write_bytes", "Bytes made durable", |s| &s.durable_write_bytes),
+    ("storage_slot_journal_bytes", "Bytes of slot journals made durable", |s| &s.slot_journal_bytes),
+    ("storage_slot_checkpoints", "Slots written anew as a checkpoint", |s| &s.slot_checkpoints),
     ("storage_cache_hits", "Reads answered by the tail cache", |s| &s.cache_hits),
     ("storage_cache_misses", "Reads that went to a file", |s| &s.cache_misses),
     ("lane_frames", "Frames sent to other shards", |s| &s.lane_frames),
@@ -49,6 +51,7 @@ const GAUGES: &[GaugeRow] = &[
     ("rpc_request_waiting_connections", "Connections that wait for the budget", |s| &s.request_bytes_waiting),
     ("kafka_partitions", "Partitions of the shard", |s| &s.partitions),
     ("kafka_unavailable_partitions", "Partitions whose disk failed", |s| &s.partitions_offline),
+    ("kafka_unavailable_slots", "Slots whose disk failed", |s| &s.slots_offline),
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
@@ -125,6 +128,11 @@ impl Page {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for shard in &self.0 {
             histogram(&mut family, &[("shard", shard.shard.0)], &shard.durable_write_us, 1e6)?;
+        }
+        let (name, help) = ("storage_slot_write_seconds", "Durable writes of slot journals");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for shard in &self.0 {
+            histogram(&mut family, &[("shard", shard.shard.0)], &shard.slot_write_us, 1e6)?;
         }
         let (name, help) = ("storage_group_commit_batches", "Batches that one durable write carried");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
