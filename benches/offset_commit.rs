@@ -28,7 +28,13 @@ fn names(count: usize) -> Vec<String> {
 fn commit(offset: i64) -> Ask {
     let key = PartitionKey { topic: TopicId(0x0123_4567_89ab_cdef), index: 3 };
     let partition = CommitPartition { key, offset, leader_epoch: 1, metadata: None };
-    Ask::Commit(Commit { version: 9, generation: -1, retention_ms: -1, partitions: vec![partition], ..Commit::default() })
+    Ask::Commit(Commit {
+        version: 9,
+        generation: -1,
+        retention_ms: -1,
+        partitions: vec![partition],
+        ..Commit::default()
+    })
 }
 
 fn write(groups: &mut Groups, effects: &mut Effects) {
