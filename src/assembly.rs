@@ -124,7 +124,7 @@ impl Assembly for Oncilla {
         let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics, remover, session_seed));
         partitions::open_all(&ctx)?;
         partitions::start_housekeeping(&ctx);
-        groups::open_all(&ctx)?;
+        groups::load_all(&ctx)?;
         groups::start_housekeeping(&ctx);
         beat(&ctx, seat.mesh, seat.counters);
         let stopping = ctx.clone();
@@ -137,6 +137,7 @@ impl Assembly for Oncilla {
 
     async fn finish(&self, ctx: Rc<Ctx>) {
         ctx.metrics.serving.set(0);
+        groups::close_all(&ctx).await;
         partitions::close_all(&ctx).await;
     }
 

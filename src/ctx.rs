@@ -119,7 +119,7 @@ impl Ctx {
             files: Files::new(&seed.config),
             produces: ProduceWaiters::default(),
             watches: Watches::default(),
-            groups: groups::Host::new(group_settings),
+            groups: groups::Host::new(&seed.config, seed.boot_epoch, group_settings),
             metrics,
             producer_id_blocks,
             producer_ids: RefCell::new(ProducerIdBlock::empty()),

@@ -91,7 +91,7 @@ fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image, blocks: Option<Pro
     let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
     let remover = Remover::start().expect("a thread");
     let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, blocks, metrics, remover, 1));
-    groups::open_all(&ctx).expect("slots");
+    groups::load_all(&ctx).expect("slots");
     ctx
 }
 

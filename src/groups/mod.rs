@@ -7,32 +7,41 @@
 //! Limits: one waiting request for each connection. Failure: a slot whose disk fails answers COORDINATOR_NOT_AVAILABLE;
 //! when the broker stops, parked requests are answered NOT_COORDINATOR, which sends their clients looking.
 
+mod kind;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::groups::{Ask, Effect, Effects, GroupSettings, Groups, ListFilter, Listing, Now, Reply};
-use oncilla_shards::ids::{ShardId, SlotId, TopicId};
+use oncilla_shards::ids::{LeaderEpoch, ShardId, SlotId, TopicId};
 use oncilla_shards::image::Image;
-use oncilla_shards::limits::SLOTS;
 use oncilla_shards::partition::WaiterId;
-use oncilla_shards::slot::{Journal, owner, slot_of};
+use oncilla_shards::slot::{owner, slot_of};
 
+use self::kind::GroupSlots;
 pub use self::settings::settings;
+use crate::config::Config;
 use crate::ctx::Ctx;
+use crate::disk::DiskError;
 use crate::rt::{OneshotSender, now, now_ms, oneshot, sleep, spawn};
+use crate::slots;
+
+/// Groups of one request that are asked beside each other.
+const GROUPS_ASKED_AT_ONCE: usize = 32;
 
 /// A request whose answer has not come.
 struct Waiting {
     answer: OneshotSender<Result<Reply, ErrorCode>>,
+    slot: SlotId,
     /// Whether it may wait for other members, and so longer than the disk.
     parks: bool,
 }
@@ -40,6 +49,7 @@ struct Waiting {
 /// The groups of one shard and who waits for them.
 pub struct Host {
     core: RefCell<Groups>,
+    files: slots::Files,
     waiting: RefCell<HashMap<u64, Waiting, FixedState>>,
     next_waiter: Cell<u64>,
     serving_since: Cell<Option<Instant>>,
@@ -47,9 +57,10 @@ pub struct Host {
 
 impl Host {
     /// A shard whose slots are not loaded yet.
-    pub fn new(settings: GroupSettings) -> Self {
+    pub fn new(config: &Config, epoch: LeaderEpoch, settings: GroupSettings) -> Self {
         Self {
             core: RefCell::new(Groups::new(settings)),
+            files: slots::Files::new(config, kind::DIRECTORY, epoch),
             waiting: RefCell::default(),
             next_waiter: Cell::new(0),
             serving_since: Cell::new(None),
@@ -59,6 +70,17 @@ impl Host {
     /// Requests whose answer has not come.
     pub fn waiting(&self) -> usize {
         self.waiting.borrow().len()
+    }
+
+    /// Whether a member may have this session timeout (contract G2.2).
+    pub fn allows_session_timeout(&self, timeout_ms: i32) -> bool {
+        let core = self.core.borrow();
+        (core.settings().session_timeout_ms_min..=core.settings().session_timeout_ms_max).contains(&timeout_ms)
+    }
+
+    /// Whether the protocol of KIP-848 is spoken (contract G11.0, G20.2).
+    pub fn speaks_consumer_protocol(&self) -> bool {
+        self.core.borrow().settings().consumer_protocol
     }
 
     /// The clock of groups, which begins with the first request or with [`Host::serve`].
@@ -73,20 +95,34 @@ impl Host {
         }
     }
 
-    /// Takes a place in line, runs `step` of the core and says where the answer comes.
-    fn open(&self, answer: OneshotSender<Result<Reply, ErrorCode>>, parks: bool) -> WaiterId {
+    /// Takes a place in line.
+    fn open(&self, waiting: Waiting) -> WaiterId {
         let id = self.next_waiter.get();
         self.next_waiter.set(id + 1);
-        self.waiting.borrow_mut().insert(id, Waiting { answer, parks });
+        self.waiting.borrow_mut().insert(id, waiting);
         WaiterId(id)
     }
 
     fn settle(&self, waiter: WaiterId, reply: Result<Reply, ErrorCode>) {
-        // Parked requests were answered when the broker began to stop.
+        // It may have been answered already: when the broker began to stop, or when the slot was lost.
         let waiting = self.waiting.borrow_mut().remove(&waiter.0);
         if let Some(waiting) = waiting {
             waiting.answer.send(reply);
         }
+    }
+
+    /// Answers all that are like this, whatever the core says of them later.
+    fn answer_all(&self, is_meant: impl Fn(&Waiting) -> bool, code: ErrorCode) {
+        let meant: Vec<Waiting> =
+            self.waiting.borrow_mut().extract_if(|_, waiting| is_meant(waiting)).map(|(_, waiting)| waiting).collect();
+        for waiting in meant {
+            waiting.answer.send(Err(code));
+        }
+    }
+
+    /// A slot is offline: its members will not come together any more.
+    fn lost(&self, slot: SlotId) {
+        self.answer_all(|waiting| waiting.slot == slot, ErrorCode::CoordinatorNotAvailable);
     }
 }
 
@@ -107,6 +143,26 @@ pub async fn ask(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCod
     ctx.call(owner, async move |ctx: Rc<Ctx>| ask_here(&ctx, &group, ask).await).await
 }
 
+/// Asks several groups, some beside each other; answers in the order asked.
+pub async fn ask_all(ctx: &Rc<Ctx>, groups: &[impl AsRef<str>], what: Ask) -> Vec<Result<Reply, ErrorCode>> {
+    let mut replies = Vec::with_capacity(groups.len());
+    for part in groups.chunks(GROUPS_ASKED_AT_ONCE) {
+        let mut open: Vec<_> = part.iter().map(|group| Box::pin(ask(ctx, group.as_ref(), what.clone()))).collect();
+        let mut answered = vec![None; open.len()];
+        poll_fn(|context| {
+            for (future, reply) in open.iter_mut().zip(&mut answered).filter(|(_, reply)| reply.is_none()) {
+                if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                    *reply = Some(ready);
+                }
+            }
+            if answered.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        replies.extend(answered.into_iter().map(|reply| reply.expect("all are answered")));
+    }
+    replies
+}
+
 async fn ask_here(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCode> {
     let parks = matches!(ask, Ask::Join(_) | Ask::Sync(_));
     if parks && ctx.stopping.get() {
@@ -115,7 +171,7 @@ async fn ask_here(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCo
     let host = &ctx.groups;
     host.serve();
     let (sender, receiver) = oneshot();
-    let waiter = host.open(sender, parks);
+    let waiter = host.open(Waiting { answer: sender, slot: slot_of(group.as_bytes()), parks });
     let mut effects = Effects::new();
     host.core.borrow_mut().ask(group, ask, waiter, host.now(), &ctx.image(), &mut effects);
     carry_out(ctx, effects);
@@ -142,19 +198,22 @@ fn carry_out(ctx: &Rc<Ctx>, effects: Effects) {
     for effect in effects {
         match effect {
             Effect::Reply(waiter, reply) => ctx.groups.settle(waiter, reply),
-            Effect::StartWriter(slot) => writer::start(ctx, slot),
+            Effect::StartWriter(slot) => slots::start_writer(ctx, &GroupSlots, slot),
         }
     }
 }
 
-/// Takes over the slots of this shard.
-pub fn open_all(ctx: &Ctx) -> anyhow::Result<()> {
-    let mut core = ctx.groups.core.borrow_mut();
-    let shards = ctx.image().shards;
-    for slot in (0..SLOTS).map(SlotId).filter(|slot| owner(*slot, shards) == ctx.id) {
-        core.insert(slot, Journal::default(), [], ctx.groups.now());
-    }
-    Ok(())
+/// Restores the slots of this shard from their files; blocks. Before anything is served.
+///
+/// # Errors
+/// If the files of a slot cannot be read or are not all there.
+pub fn load_all(ctx: &Ctx) -> Result<(), DiskError> {
+    slots::load_all(ctx, &GroupSlots)
+}
+
+/// Makes everything durable and closes the files; all requests are answered.
+pub async fn close_all(ctx: &Rc<Ctx>) {
+    slots::close_all(ctx, &GroupSlots).await;
 }
 
 /// Starts the periodic work of a shard; [`tick`] is called by its heartbeat.
@@ -168,9 +227,12 @@ pub fn start_housekeeping(ctx: &Rc<Ctx>) {
     });
 }
 
-/// Lets time pass.
+/// Lets time pass, until the broker stops: what is decided later could not be told to anybody.
 pub fn tick(ctx: &Rc<Ctx>) {
     let host = &ctx.groups;
+    if ctx.stopping.get() {
+        return;
+    }
     if host.serving_since.get().is_none() {
         if ctx.metrics.serving.get() == 0 {
             return;
@@ -207,9 +269,5 @@ pub fn install(ctx: &Rc<Ctx>, before: &Image, image: &Image) {
 
 /// The broker is going down: whoever waits for other members is sent to look for another coordinator.
 pub fn stop(ctx: &Ctx) {
-    let parked: Vec<Waiting> =
-        ctx.groups.waiting.borrow_mut().extract_if(|_, waiting| waiting.parks).map(|(_, waiting)| waiting).collect();
-    for waiting in parked {
-        waiting.answer.send(Err(ErrorCode::NotCoordinator));
-    }
+    ctx.groups.answer_all(|waiting| waiting.parks, ErrorCode::NotCoordinator);
 }

@@ -28,14 +28,16 @@ macro_rules! requests {
 }
 
 requests! {
-    2 ListOffsetsRequest, 3 MetadataRequest, 10 FindCoordinatorRequest, 19 CreateTopicsRequest,
+    2 ListOffsetsRequest, 3 MetadataRequest, 10 FindCoordinatorRequest, 11 JoinGroupRequest,
+    12 HeartbeatRequest, 13 LeaveGroupRequest, 14 SyncGroupRequest, 15 DescribeGroupsRequest, 16 ListGroupsRequest, 19 CreateTopicsRequest,
     20 DeleteTopicsRequest, 21 DeleteRecordsRequest, 22 InitProducerIdRequest, 23 OffsetForLeaderEpochRequest,
     29 DescribeAclsRequest, 30 CreateAclsRequest, 31 DeleteAclsRequest, 32 DescribeConfigsRequest,
-    33 AlterConfigsRequest, 35 DescribeLogDirsRequest, 37 CreatePartitionsRequest, 43 ElectLeadersRequest,
-    44 IncrementalAlterConfigsRequest, 45 AlterPartitionReassignmentsRequest,
+    33 AlterConfigsRequest, 35 DescribeLogDirsRequest, 37 CreatePartitionsRequest,
+    42 DeleteGroupsRequest, 43 ElectLeadersRequest, 44 IncrementalAlterConfigsRequest, 45 AlterPartitionReassignmentsRequest,
     46 ListPartitionReassignmentsRequest, 47 OffsetDeleteRequest, 48 DescribeClientQuotasRequest, 49 AlterClientQuotasRequest,
     50 DescribeUserScramCredentialsRequest, 51 AlterUserScramCredentialsRequest, 55 DescribeQuorumRequest,
     57 UpdateFeaturesRequest, 60 DescribeClusterRequest, 61 DescribeProducersRequest,
+    68 ConsumerGroupHeartbeatRequest, 69 ConsumerGroupDescribeRequest,
     74 ListConfigResourcesRequest, 75 DescribeTopicPartitionsRequest,
 }
 
