@@ -161,6 +161,32 @@ pub const SLOT_JOURNAL_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the line buffer that a slot keeps from one write to the next; a larger one is freed.
 pub const SLOT_BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// Rounds in which `uniform` moves partitions between members with different subscriptions; each makes the shares more
+/// equal, and the first ones matter.
+pub const ASSIGNOR_ROUNDS_MAX: usize = 16;
+
+/// Bytes of a group's regular expression for topic names.
+pub const GROUP_REGEX_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes that a compiled regular expression may take. With the longest topic names it bounds the time that matching
+/// takes of the shard.
+pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the cache that matching a regular expression builds while it runs.
+pub const GROUP_REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
+
+/// Groups within groups of a regular expression.
+pub const GROUP_REGEX_DEPTH_MAX: u32 = 64;
+
+/// Repetitions that a regular expression may ask for, as in RE2.
+pub const GROUP_REGEX_REPEAT_MAX: u32 = 1000;
+
+/// Time between two matchings of a group's regular expressions against new topics (contract G14.6).
+pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
+
+/// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
+pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use super::classic::Classic;
-use super::consumer::Consumer;
+use super::consumer::{Consumer, ConsumerEntry};
 use super::offsets::{Offsets, Retention};
 use super::turn::Turn;
-use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, Joined, Listing, Now, Reply, Synced, convert};
+use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, GroupSettings, Joined, Listing, Now, Reply, Synced, convert};
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
 use crate::image::Image;
@@ -131,7 +131,7 @@ impl Group {
             },
             Ask::Heartbeat(beat) => Reply::Heartbeat(match &mut self.members {
                 Members::Classic(classic) => classic.heartbeat(&beat, turn),
-                Members::Consumer(consumer) => consumer.classic_heartbeat(&beat, turn),
+                Members::Consumer(consumer) => consumer.classic_heartbeat(&self.name, &beat, turn),
             }),
             Ask::Leave(leaving) => Reply::Leave(match &mut self.members {
                 Members::Classic(classic) => classic.leave(&self.name, &leaving, turn),
@@ -303,6 +303,9 @@ impl Group {
                 let Members::Classic(classic) = &mut self.members else { unreachable!("just made") };
                 classic.apply(entry);
             }
+            Entry::Consumer { entry: ConsumerEntry::Dissolved, .. } => {
+                self.members = Members::Classic(Box::new(Classic::new()));
+            }
             Entry::Consumer { entry, .. } => {
                 if let Members::Classic(_) = &self.members {
                     self.members = Members::Consumer(Box::new(Consumer::new()));
@@ -315,10 +318,10 @@ impl Group {
     }
 
     /// Everything was applied: sessions start now.
-    pub fn loaded(&mut self, now: Now) {
+    pub fn loaded(&mut self, now: Now, settings: &GroupSettings) {
         match &mut self.members {
             Members::Classic(classic) => classic.loaded(now),
-            Members::Consumer(consumer) => consumer.loaded(now),
+            Members::Consumer(consumer) => consumer.loaded(now, settings),
         }
     }
 

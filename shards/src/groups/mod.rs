@@ -11,12 +11,15 @@
 //! whoever asks from then on, hears COORDINATOR_NOT_AVAILABLE until the next start.
 
 mod ask;
+mod assignor;
+mod base64;
 mod classic;
 mod consumer;
 mod convert;
 mod entry;
 mod group;
 mod offsets;
+mod sets;
 mod settings;
 mod slot;
 mod subscription;
@@ -73,7 +76,7 @@ impl Groups {
     /// Takes over a slot: its journal as recovered, and the entries that rebuild it in their order. Sessions start at
     /// `now` (contract G19.1).
     pub fn insert(&mut self, id: SlotId, journal: Journal, entries: impl IntoIterator<Item = Entry>, now: Now) {
-        let slot = Slot::restored(journal, entries, now);
+        let slot = Slot::restored(journal, entries, now, &self.settings);
         let before = self.slots.insert(id, slot);
         assert!(before.is_none(), "slot {id} has one owner");
     }

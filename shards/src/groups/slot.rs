@@ -29,14 +29,19 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn restored(journal: Journal, entries: impl IntoIterator<Item = Entry>, now: Now) -> Self {
+    pub(super) fn restored(
+        journal: Journal,
+        entries: impl IntoIterator<Item = Entry>,
+        now: Now,
+        settings: &GroupSettings,
+    ) -> Self {
         let mut slot = Self { groups: HashMap::default(), journal, held: VecDeque::new(), deadlines: BTreeSet::new() };
         for entry in entries {
             slot.apply(entry);
         }
         let names: Vec<_> = slot.groups.keys().cloned().collect();
         for name in names {
-            slot.groups.get_mut(&name).expect("just listed").loaded(now);
+            slot.groups.get_mut(&name).expect("just listed").loaded(now, settings);
             slot.schedule(&name);
         }
         slot
