@@ -193,6 +193,16 @@ pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
 /// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
 pub const METRICS_OFFSETS_MAX: usize = 10_000;
 
+/// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
+/// be gone (contract G6.9).
+pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
+
+/// Member ids of one group that were given out and not used yet; beyond it the oldest one is forgotten.
+pub const GROUP_PENDING_MEMBERS_MAX: usize = 10_000;
+
+/// Bytes of a client's or instance's name that become part of a member id: the id fits the 32767 bytes of a string.
+pub const GROUP_MEMBER_NAME_BYTES_MAX: usize = 32_000;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");

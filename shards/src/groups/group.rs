@@ -75,6 +75,9 @@ impl Group {
 
     /// A request to a group that is not there (contract G2.6, G3.3, G4.2, G5.2, G7.3, G7.8, G8.2, G9.2, G10.1, G11.8).
     pub fn ask_absent(&mut self, ask: Ask, waiter: WaiterId, turn: &mut Turn<'_>) {
+        if let Some(refused) = refused_by_form(&ask, turn) {
+            return turn.reply(waiter, refused);
+        }
         let unknown = ErrorCode::UnknownMemberId;
         let absent = ErrorCode::GroupIdNotFound;
         let reply = match ask {
@@ -123,6 +126,9 @@ impl Group {
 
     /// A request to a group that is there.
     pub fn ask(&mut self, ask: Ask, waiter: WaiterId, turn: &mut Turn<'_>) {
+        if let Some(refused) = refused_by_form(&ask, turn) {
+            return turn.reply(waiter, refused);
+        }
         let reply = match ask {
             Ask::Join(join) => return self.join(join, waiter, turn),
             Ask::Sync(sync) => match &mut self.members {
@@ -332,5 +338,17 @@ impl Group {
             Members::Consumer(consumer) => consumer.snapshot(&self.name, entries),
         }
         self.offsets.snapshot(&self.name, entries);
+    }
+}
+
+/// What a request is refused for whatever the group is (contract G2.2, G3.1).
+fn refused_by_form(ask: &Ask, turn: &Turn<'_>) -> Option<Reply> {
+    match ask {
+        Ask::Join(join) => {
+            let code = Classic::check_join(join, turn.settings).err()?;
+            Some(Reply::Join(Joined::refused(code, join.member_id.clone())))
+        }
+        Ask::Sync(sync) => Some(Reply::Sync(Synced::refused(Classic::check_sync(sync).err()?))),
+        _ => None,
     }
 }

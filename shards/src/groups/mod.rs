@@ -24,6 +24,8 @@ mod sets;
 mod settings;
 mod slot;
 mod subscription;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::collections::BTreeMap;
