@@ -210,6 +210,12 @@ pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
 /// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
 pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
 
+/// How often a shard works out what the metrics tell of its groups.
+pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
+
+/// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
+pub const METRICS_OFFSETS_MAX: usize = 10_000;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
