@@ -148,7 +148,11 @@ fn remove_if_there(path: &Path) -> Result<(), DiskError> {
 
 /// Where each leader epoch begins, oldest first, from what compaction kept and from the segments' names.
 #[must_use]
-pub fn epoch_history(kept: &[(LeaderEpoch, Offset)], segments: &[SegmentId], log_end: Offset) -> Vec<(LeaderEpoch, Offset)> {
+pub fn epoch_history(
+    kept: &[(LeaderEpoch, Offset)],
+    segments: &[SegmentId],
+    log_end: Offset,
+) -> Vec<(LeaderEpoch, Offset)> {
     // An empty log has no history: its records are gone, whoever wrote them.
     let Some(first) = segments.first().map(|segment| segment.base) else { return Vec::new() };
     let mut history: Vec<_> = kept.iter().copied().filter(|(_, start)| *start < log_end).collect();

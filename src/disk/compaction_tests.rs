@@ -76,8 +76,10 @@ fn commit(dir: &Path) {
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).expect("listed").map(|e| e.expect("entry").file_name().into_string().expect("text")).collect();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("listed")
+        .map(|e| e.expect("entry").file_name().into_string().expect("text"))
+        .collect();
     names.retain(|name| name.contains(".log"));
     names.sort();
     names

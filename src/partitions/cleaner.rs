@@ -26,10 +26,10 @@ use oncilla_shards::partition::{Dirty, Segment, SegmentId, Source};
 use super::cleaned_file::CleanedFile;
 use super::reader::{Place, Unread, scan_step};
 use crate::ctx::Ctx;
+use crate::disk::DiskError;
 use crate::disk::compaction::{self, Compaction, Exchange};
 use crate::disk::indexes::write_index_blocking;
 use crate::disk::layout::{SegmentFile, SegmentPaths};
-use crate::disk::DiskError;
 use crate::rt::file::blocking;
 use crate::rt::{now, now_ms, sleep, spawn, yield_by_timer};
 

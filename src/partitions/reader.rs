@@ -131,7 +131,6 @@ const SCAN_BYTES: usize = 256 << 10;
 pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, Unread> {
     let all = Offset(i64::MAX);
     // No offset is asked for, so none can be out of range.
-    let found =
-        read_file(ctx, place, SCAN_BYTES, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
+    let found = read_file(ctx, place, SCAN_BYTES, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
     Ok(found.unwrap_or_default())
 }
