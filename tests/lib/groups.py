@@ -138,6 +138,8 @@ class Group:
             return value if value is None else "said"
         if name == "TopicId":
             return self.topics.get(value, value)
+        if name == "SubscribedTopicNames":
+            return sorted(map(self._word, value))
         return self.tidy(value)
 
     def _word(self, value):

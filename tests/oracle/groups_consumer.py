@@ -111,9 +111,9 @@ def _(o):
     codes = [m.beat(0)[0] for m in members]
     late = g.consumer("late", [topic])
     out = [codes, full(g, late, 0), g.epochs()]
-    members[0].leave(-2)
+    out.append(members[0].leave(-2))
     again = g.consumer("again", [topic], instance="i0")
-    return [*out, again.beat(0)[0], late.beat(0)[0]]
+    return [*out, again.beat(0), late.beat(0), g.epochs()]
 
 
 @case("G11.11 the epoch before, with what is owned: a lost answer", "groups")
@@ -229,7 +229,6 @@ def _(o):
                 rows = member[part]["TopicPartitions"]
                 member[part] = [[r["TopicName"], r["TopicId"], sorted(r["Partitions"])] for r in rows]
             member["SubscribedTopicRegex"] = g._word(member["SubscribedTopicRegex"])
-            member["SubscribedTopicNames"] = [g._word(n) for n in member["SubscribedTopicNames"]]
         del got["GroupEpoch"], got["AssignmentEpoch"], got["GroupState"]
         # Which of several gets which partition has no documented order across assignors.
         return got

@@ -12,10 +12,10 @@ class Mover:
         self.o, self.g, self.member = o, g, g.consumer(label, topics, **more)
         self.epoch, self.owned = 0, {}
 
-    def step(self, acknowledge=True):
+    def step(self, **more):
         names = {label: key for key, label in self.g.topics.items() if isinstance(key, bytes)}
-        held = {names[t]: p for t, p in self.owned.items()} if acknowledge and self.epoch else None
-        code, epoch, parts = self.member.beat(self.epoch, held)
+        held = {names[t]: p for t, p in self.owned.items()} if self.epoch else None
+        code, epoch, parts = self.member.beat(self.epoch, held, **more)
         if code == 0:
             self.epoch = epoch
             self.owned = self.owned if parts is None else parts
@@ -54,7 +54,7 @@ def _(o):
     out["the same names, twice"] = [a.beat(2, SubscribedTopicNames=[topic, topic]), g.epochs()]
     out["rack"] = [a.beat(2, RackId="r"), g.epochs()]
     out["assignor"] = [a.beat(2, ServerAssignor="range"), g.epochs()]
-    out["rebalance timeout"] = [a.beat(2, RebalanceTimeoutMs=5), g.epochs()]
+    out["rebalance timeout"] = [a.beat(2, RebalanceTimeoutMs=40000), g.epochs()]
     out["more names"] = [a.beat(2, SubscribedTopicNames=[other, topic]), g.epochs()]
     out["another order"] = [a.beat(3, SubscribedTopicNames=[topic, other]), g.epochs()]
     out["one dropped"] = [a.beat(3, SubscribedTopicNames=[other]), g.epochs()]
@@ -102,7 +102,7 @@ def _(o):
     g.topic("later", later, o.cluster.ids[later])
     settle(a.step, lambda got: got[2] is not None, 10)
     out["created"] = [a.epoch, a.owned, g.epochs()]
-    o.cluster.call("CreatePartitions", 3, {"Topics": [{"Name": topic, "Count": 3}], "TimeoutMs": 5000})
+    o.cluster.call("CreatePartitions", 3, {"Topics": [{"Name": topic, "Count": 3, "Assignments": None}], "TimeoutMs": 5000})
     settle(a.step, lambda got: got[2] is not None, 10)
     out["grown"] = [a.epoch, a.owned, g.epochs()]
     o.cluster.delete(later)
@@ -178,10 +178,10 @@ def _(o):
     out["a part of a name does not match"] = parts.step()
     parts.member.leave()
     a.step()
-    a.member.beat(a.epoch, SubscribedTopicNames=[named])
+    a.step(SubscribedTopicNames=[named])
     settle(a.step, lambda _: len(a.owned) == 2)
     out["names and expression together"] = a.owned
-    a.member.beat(a.epoch, SubscribedTopicRegex="")
+    a.step(SubscribedTopicRegex="")
     settle(a.step, lambda _: len(a.owned) == 1)
     out["without the expression"] = a.owned
     return out

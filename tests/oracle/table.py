@@ -82,6 +82,12 @@ class Oracle:
     def group_topic(self, group, label="t", partitions=1):
         """A topic whose name and id the group's answers show as its label."""
         topic = self.topic(partitions)
+        # A coordinator hears of topics after their leaders (contract G12.9); what one group sees, others see too.
+        probe = Group(self.server.address(), self.name("probe"))
+        settle(lambda: probe.consumer("P", [topic]).beat(0), lambda got: got[2])
+        probe.consumer("P").leave()
+        probe.end()
+        time.sleep(0.03)
         return group.topic(label, topic, self.cluster.ids[topic])
 
     def connect(self, topic=None, partition=0, seconds=10):

@@ -1,0 +1,5 @@
+"""x."""
+
+
+def checks(report, server):
+    pass
