@@ -1,10 +1,13 @@
 """Groups with the clients of Python: librdkafka by confluent-kafka in both protocols, kafka-python, aiokafka."""
 
 import asyncio
+import logging
 
 from members import Member, positions, rebalance, resume, static
 from report import expect
 
+# It tells every rebalance as an error.
+logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 CONSUMER = {"group.protocol": "consumer"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
