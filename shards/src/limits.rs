@@ -174,16 +174,6 @@ pub const SLOT_JOURNAL_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of the line buffer that a slot keeps from one write to the next; a larger one is freed.
 pub const SLOT_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
-/// be gone (contract G6.9).
-pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
-
-/// Member ids of one group that were given out and not used yet; beyond it the oldest one is forgotten.
-pub const GROUP_PENDING_MEMBERS_MAX: usize = 10_000;
-
-/// Bytes of a client's or instance's name that become part of a member id: the id fits the 32767 bytes of a string.
-pub const GROUP_MEMBER_NAME_BYTES_MAX: usize = 32_000;
-
 /// Rounds in which `uniform` moves partitions between members with different subscriptions; each makes the shares more
 /// equal, and the first ones matter.
 pub const ASSIGNOR_ROUNDS_MAX: usize = 16;
@@ -193,7 +183,7 @@ pub const GROUP_REGEX_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes that a compiled regular expression may take. With the longest topic names it bounds the time that matching
 /// takes of the shard.
-pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 64 << 10;
+pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of the cache that matching a regular expression builds while it runs.
 pub const GROUP_REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
@@ -209,6 +199,16 @@ pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
 
 /// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
 pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
+
+/// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
+/// be gone (contract G6.9).
+pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
+
+/// Member ids of one group that were given out and not used yet; beyond it the oldest one is forgotten.
+pub const GROUP_PENDING_MEMBERS_MAX: usize = 10_000;
+
+/// Bytes of a client's or instance's name that become part of a member id: the id fits the 32767 bytes of a string.
+pub const GROUP_MEMBER_NAME_BYTES_MAX: usize = 32_000;
 
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
