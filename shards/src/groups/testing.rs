@@ -111,11 +111,6 @@ impl Harness {
         self.answers.remove(&waiter).map(|answer| answer.expect("an answer of the group"))
     }
 
-    /// As [`Harness::take`], with errors of the whole request.
-    pub fn take_result(&mut self, waiter: WaiterId) -> Option<Result<Reply, ErrorCode>> {
-        self.answers.remove(&waiter)
-    }
-
     /// Whether a request still waits for its answer.
     pub fn waits(&self, waiter: WaiterId) -> bool {
         self.waiting.contains(&waiter)

@@ -19,34 +19,40 @@ impl Classic {
         // Kafka hangs on a name that comes twice (0.10); the first one counts.
         let mut names = BTreeSet::new();
         join.protocols.retain(|(name, _)| names.insert(name.clone()));
-        if let Err(refused) = self.try_join(group, &join, waiter, turn) {
-            turn.reply(waiter, Reply::Join(refused));
+        if let Err(refusal) = self.try_join(group, &join, waiter, turn) {
+            turn.reply(waiter, Reply::Join(*refusal));
         }
         self.drop_unused_timers();
     }
 
-    fn try_join(&mut self, group: &Arc<str>, join: &Join, waiter: WaiterId, turn: &mut Turn<'_>) -> Result<(), Joined> {
+    fn try_join(
+        &mut self,
+        group: &Arc<str>,
+        join: &Join,
+        waiter: WaiterId,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Box<Joined>> {
         let id = join.member_id.as_str();
         if !self.has_room(id, turn.settings.members_max) {
             self.remove_pending(id);
             self.remove(id, turn);
-            return Err(Joined::refused(ErrorCode::GroupMaxSizeReached, ""));
+            return Err(refused(ErrorCode::GroupMaxSizeReached, ""));
         }
         if !self.speaks(join) {
-            return Err(Joined::refused(ErrorCode::InconsistentGroupProtocol, id));
+            return Err(refused(ErrorCode::InconsistentGroupProtocol, id));
         }
         if id.is_empty() {
             return self.join_new(group, join, waiter, turn);
         }
         if self.pending_until(id).is_some() {
             if join.instance_id.is_some() {
-                return Err(Joined::refused(ErrorCode::UnknownServerError, id));
+                return Err(refused(ErrorCode::UnknownServerError, id));
             }
             self.remove_pending(id);
             self.add(group, id.into(), join, waiter, turn);
             return Ok(());
         }
-        self.check_member(id, join.instance_id.as_deref()).map_err(|code| Joined::refused(code, id))?;
+        self.check_member(id, join.instance_id.as_deref()).map_err(|code| refused(code, id))?;
         self.rejoin(group, join, waiter, turn);
         Ok(())
     }
@@ -71,7 +77,13 @@ impl Classic {
         is_type && self.roster.supports_any(join.protocols.iter().map(|(name, _)| name.as_str()))
     }
 
-    fn join_new(&mut self, group: &Arc<str>, join: &Join, waiter: WaiterId, turn: &mut Turn<'_>) -> Result<(), Joined> {
+    fn join_new(
+        &mut self,
+        group: &Arc<str>,
+        join: &Join,
+        waiter: WaiterId,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Box<Joined>> {
         let id = new_member_id(join);
         if let Some(instance) = &join.instance_id {
             if let Some(before) = self.roster.of_instance(instance).cloned() {
@@ -81,7 +93,7 @@ impl Classic {
             self.note(group, turn);
             let session_ms = u64::try_from(join.session_timeout_ms).unwrap_or(0);
             self.add_pending(&id, turn.now.mono_ms.saturating_add(session_ms));
-            return Err(Joined::refused(ErrorCode::MemberIdRequired, &*id));
+            return Err(refused(ErrorCode::MemberIdRequired, &*id));
         }
         self.add(group, id, join, waiter, turn);
         Ok(())
@@ -149,6 +161,11 @@ impl Classic {
         self.pending.insert(at, (id.clone(), until_ms));
         self.timers.at(until_ms, id.clone());
     }
+}
+
+/// A refusal on its way out.
+pub(super) fn refused(code: ErrorCode, member_id: &str) -> Box<Joined> {
+    Box::new(Joined::refused(code, member_id))
 }
 
 /// `<client id>-<uuid>`, of a static member `<instance id>-<uuid>` (contract G2.16).

@@ -21,10 +21,8 @@ mod timers;
 use std::sync::Arc;
 
 pub use self::entry::ClassicEntry;
-#[allow(unused_imports)]
 pub(in crate::groups) use self::parts::Parts;
 use self::rebalance::Wait;
-#[allow(unused_imports)]
 pub(in crate::groups) use self::roster::MemberParts;
 use self::roster::{Parked, Roster};
 use self::timers::Timers;

@@ -17,7 +17,6 @@ pub(in crate::groups) struct Parts {
     pub members: Vec<MemberParts>,
 }
 
-#[allow(dead_code)]
 impl Classic {
     /// What it consists of. Pending members are not among its members.
     pub fn parts(&self) -> Parts {

@@ -155,7 +155,8 @@ pub(super) fn own_protocols(join: &Join) -> Protocols {
 
 #[derive(Debug, Default)]
 pub(in crate::groups) struct Roster {
-    /// By id.
+    /// By id; boxed, so that letting one in moves pointers.
+    #[allow(clippy::vec_box)]
     members: Vec<Box<Member>>,
     /// Instance ids in their order, with the member's id.
     instances: Vec<(Arc<str>, Arc<str>)>,

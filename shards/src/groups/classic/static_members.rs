@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::join::refused;
 use super::roster::{Member, MemberParts, Parked, own_protocols, rebalance_timeout_ms};
 use super::{Classic, ClassicEntry, State};
 use crate::code::ErrorCode;
@@ -22,13 +23,13 @@ impl Classic {
         join: &Join,
         waiter: WaiterId,
         turn: &mut Turn<'_>,
-    ) -> Result<(), Joined> {
+    ) -> Result<(), Box<Joined>> {
         let protocols = own_protocols(join);
         let decides = self.leader.as_deref();
         let is_quiet =
             self.state == State::Stable && self.roster.choose(decides, Some((from, &protocols))) == self.protocol;
         if is_quiet && !self.fits_after(from, join, turn.settings.record_bytes_max) {
-            return Err(Joined::refused(ErrorCode::UnknownServerError, ""));
+            return Err(refused(ErrorCode::UnknownServerError, ""));
         }
         if !is_quiet {
             self.keep();
