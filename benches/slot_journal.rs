@@ -4,7 +4,6 @@
 //! Goal: at most 500 ns a line. The buffer of a write is given back, as the writer does it.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use oncilla_shards::slot::Journal;
@@ -16,16 +15,16 @@ const LINES: i64 = 100;
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Entry {
-    Offsets { group: Arc<str>, entry: Committed },
+    Offsets { group: Box<str>, entry: Committed },
 }
 
 #[derive(Serialize)]
 struct Committed {
-    topic: Arc<str>,
+    topic: Box<str>,
     partition: i32,
     offset: i64,
     leader_epoch: i32,
-    metadata: Arc<str>,
+    metadata: Box<str>,
     commit_ms: i64,
 }
 

@@ -124,6 +124,7 @@ impl Assembly for Oncilla {
         let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics, remover, session_seed));
         partitions::open_all(&ctx)?;
         partitions::start_housekeeping(&ctx);
+        partitions::start_cleaner(&ctx);
         groups::load_all(&ctx)?;
         groups::start_housekeeping(&ctx);
         beat(&ctx, seat.mesh, seat.counters);

@@ -188,6 +188,16 @@ pub struct ShardMetrics {
     pub cache_hits: Counter,
     /// Reads that went to the file.
     pub cache_misses: Counter,
+    /// Logs that compaction went through.
+    pub cleaner_runs: Counter,
+    /// Bytes that compaction read.
+    pub cleaner_read_bytes: Counter,
+    /// Bytes that compaction wrote.
+    pub cleaner_written_bytes: Counter,
+    /// Logs whose compaction failed; each is left alone until the next start.
+    pub cleaner_failures: Counter,
+    /// Largest share of dirty bytes among the shard's compacted logs, in percent.
+    pub cleaner_dirty_percent_max: Gauge,
     /// Fetch requests that wait for records.
     pub parked_fetches: Gauge,
     /// Fetch sessions remembered.
@@ -238,6 +248,11 @@ impl ShardMetrics {
             cache_bytes: Gauge::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
+            cleaner_runs: Counter::default(),
+            cleaner_read_bytes: Counter::default(),
+            cleaner_written_bytes: Counter::default(),
+            cleaner_failures: Counter::default(),
+            cleaner_dirty_percent_max: Gauge::default(),
             parked_fetches: Gauge::default(),
             fetch_sessions: Gauge::default(),
             lane_frames: Counter::default(),

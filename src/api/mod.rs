@@ -19,6 +19,8 @@ mod k00_produce;
 mod k01_fetch;
 mod k02_list_offsets;
 mod k03_metadata;
+mod k08_offset_commit;
+mod k09_offset_fetch;
 mod k10_find_coordinator;
 mod k11_join_group;
 mod k12_heartbeat;
@@ -44,6 +46,7 @@ mod k43_elect_leaders;
 mod k44_incremental_alter_configs;
 mod k45_alter_partition_reassignments;
 mod k46_list_partition_reassignments;
+mod k47_offset_delete;
 mod k48_describe_client_quotas;
 mod k49_alter_client_quotas;
 mod k50_describe_user_scram_credentials;
@@ -136,6 +139,8 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         1 => k01_fetch::handle(ctx, request).await,
         2 => k02_list_offsets::handle(ctx, request).await,
         3 => k03_metadata::handle(ctx, request).await,
+        8 => k08_offset_commit::handle(ctx, request).await,
+        9 => k09_offset_fetch::handle(ctx, request).await,
         10 => k10_find_coordinator::handle(ctx, request).await,
         11 => k11_join_group::handle(ctx, request).await,
         12 => k12_heartbeat::handle(ctx, request).await,
@@ -161,6 +166,7 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         44 => k44_incremental_alter_configs::handle(ctx, request).await,
         45 => k45_alter_partition_reassignments::handle(ctx, request).await,
         46 => k46_list_partition_reassignments::handle(ctx, request).await,
+        47 => k47_offset_delete::handle(ctx, request).await,
         48 => k48_describe_client_quotas::handle(ctx, request).await,
         49 => k49_alter_client_quotas::handle(ctx, request).await,
         50 => k50_describe_user_scram_credentials::handle(ctx, request).await,

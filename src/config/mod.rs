@@ -112,6 +112,14 @@ pub struct Config {
     pub fetch_session_slots: usize,
     /// `log.retention.check.interval.ms`
     pub retention_check_interval_ms: u64,
+    /// `log.cleaner.enable`
+    pub cleaner_enable: bool,
+    /// `log.cleaner.backoff.ms`
+    pub cleaner_backoff_ms: u64,
+    /// `log.cleaner.dedupe.buffer.size`: memory for keys of all shards together.
+    pub cleaner_dedupe_bytes: usize,
+    /// `log.cleaner.io.max.bytes.per.second`, all shards together; `None` for no limit.
+    pub cleaner_io_bytes_per_second_max: Option<u64>,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration_ms: i64,
     /// `producer.id.expiration.check.interval.ms`

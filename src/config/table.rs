@@ -228,12 +228,31 @@ pub static TABLE: &[Row] = &[
         CacheBytes,
         "Newest batches kept in memory for consumers, all cores together.",
     ),
+    broker(
+        "log.cleaner.backoff.ms",
+        Time(Ms, 1, I64),
+        "15000",
+        "Time between two looks for logs to compact while none is due.",
+    ),
+    broker(
+        "log.cleaner.dedupe.buffer.size",
+        Bytes(24, I64),
+        "134217728",
+        "Memory for the keys of logs that are being compacted, all cores together; 24 bytes a key.",
+    ),
     topic(
         "log.cleaner.delete.retention.ms",
         "delete.retention.ms",
         Time(Ms, 0, I64),
         "86400000",
-        "Time that delete markers stay in a compacted topic.",
+        "Time that tombstones and markers stay in a compacted topic after it was first compacted with them.",
+    ),
+    broker("log.cleaner.enable", Bool, "true", "Compacts the topics that ask for it."),
+    special(
+        "log.cleaner.io.max.bytes.per.second",
+        Bytes(1, I64),
+        Unset,
+        "Bytes that compaction reads and writes in a second, all cores together; unset has no limit.",
     ),
     topic(
         "log.cleaner.max.compaction.lag.ms",
@@ -259,9 +278,9 @@ pub static TABLE: &[Row] = &[
     topic(
         "log.cleanup.policy",
         "cleanup.policy",
-        Words(&["delete"]),
+        Words(&["compact", "delete"]),
         "delete",
-        "What happens to old segments; compact is not served yet.",
+        "What happens to old segments: delete removes them, compact keeps the last record of each key.",
     ),
     special("log.dirs", Path, DefaultValue::Fixed("./oncilla-data"), "Data directory; one."),
     topic(

@@ -63,6 +63,14 @@ impl Config {
             fetch_max_bytes: number(&all, "fetch.max.bytes"),
             fetch_session_slots: number(&all, "max.incremental.fetch.session.cache.slots"),
             retention_check_interval_ms: number(&all, "log.retention.check.interval.ms"),
+            cleaner_enable: flag(&all, "log.cleaner.enable"),
+            cleaner_backoff_ms: number(&all, "log.cleaner.backoff.ms"),
+            cleaner_dedupe_bytes: number(&all, "log.cleaner.dedupe.buffer.size"),
+            cleaner_io_bytes_per_second_max: all
+                .setting("log.cleaner.io.max.bytes.per.second")
+                .value
+                .as_deref()
+                .map(|text| text.parse().expect("a number in plain form")),
             producer_id_expiration_ms: int(&all, "producer.id.expiration.ms"),
             producer_id_expiration_check_interval_ms: number(&all, "producer.id.expiration.check.interval.ms"),
             producer_ids_max: number(&all, "producer.ids.per.partition.max"),

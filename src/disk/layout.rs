@@ -15,6 +15,9 @@ const DIR_NAME_TOPIC_BYTES_MAX: usize = 200;
 /// Suffix of a directory whose topic is deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
 
+/// Suffix of a cleaned segment until it takes its sources' place.
+pub const CLEANED_SUFFIX: &str = ".cleaned";
+
 /// Suffix of a file set aside by recovery.
 pub const DAMAGED_SUFFIX: &str = ".damaged";
 
@@ -162,7 +165,8 @@ pub trait SegmentPaths {
 impl SegmentPaths for SegmentId {
     fn file(self, kind: SegmentFile) -> String {
         assert!(self.base.0 >= 0 && self.epoch.0 >= 0, "segment {} of epoch {}", self.base, self.epoch);
-        format!("{:020}.{}.{}", self.base.0, self.epoch, kind.extension())
+        let generation = if self.generation == 0 { String::new() } else { format!(".{}", self.generation) };
+        format!("{:020}.{}{generation}.{}", self.base.0, self.epoch, kind.extension())
     }
 
     fn path(self, partition: &Path, kind: SegmentFile) -> PathBuf {
@@ -177,7 +181,11 @@ pub fn parse_segment_file(name: &str) -> Option<(SegmentId, SegmentFile)> {
     let (base, epoch) = stem.split_once('.')?;
     let kinds = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
     let kind = kinds.into_iter().find(|k| k.extension() == extension)?;
-    let segment = SegmentId { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?) };
+    let (epoch, generation) = match epoch.split_once('.') {
+        Some((epoch, generation)) => (epoch, generation.parse().ok()?),
+        None => (epoch, 0),
+    };
+    let segment = SegmentId { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?), generation };
     (segment.epoch.0 >= 0 && segment.file(kind) == name).then_some((segment, kind))
 }
 
@@ -243,6 +251,9 @@ fn parse_slot(stem: &str) -> Option<SlotId> {
     (slot.0 < SLOTS && format!("{:02}", slot.0) == digits).then_some(slot)
 }
 
+/// Name of the file with what compaction did to a partition.
+pub const COMPACTION_NAME: &str = "compaction.json";
+
 /// Name of the file with a partition's log start.
 pub const LOG_START_NAME: &str = "log-start.json";
 
@@ -265,8 +276,10 @@ mod tests {
         assert_eq!(dir.metadata(), Path::new("/d/__cluster/metadata.json"));
         assert_eq!(dir.epoch(), Path::new("/d/__cluster/epoch.json"));
         assert_eq!(dir.lock_file(), Path::new("/d/meta.lock"));
-        let segment = SegmentId { base: Offset(42), epoch: LeaderEpoch(7) };
+        let segment = SegmentId::new(Offset(42), LeaderEpoch(7));
         assert_eq!(segment.path(Path::new("/p"), SegmentFile::Log), Path::new("/p/00000000000000000042.7.log"));
+        let cleaned = SegmentId { generation: 3, ..segment };
+        assert_eq!(cleaned.file(SegmentFile::Index), "00000000000000000042.7.3.index");
         assert_eq!(snapshot_name(Offset(42)), "00000000000000000042.snapshot");
         assert_eq!(dir.slots("group_state"), Path::new("/d/__cluster/group_state"));
         assert_eq!(checkpoint_name(SlotId(7)), "slot-07.json");
@@ -276,8 +289,8 @@ mod tests {
 
     #[test]
     fn every_name_parses_back() {
-        for (base, epoch) in [(0, 0), (i64::MAX, i32::MAX), (10, 3)] {
-            let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch) };
+        for (base, epoch, generation) in [(0, 0, 0), (i64::MAX, i32::MAX, u32::MAX), (10, 3, 1)] {
+            let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch), generation };
             for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
                 assert_eq!(parse_segment_file(&segment.file(kind)), Some((segment, kind)));
             }
@@ -299,6 +312,9 @@ mod tests {
             "00000000000000000042.log",
             "00000000000000000042.-1.log",
             "00000000000000000042.01.log",
+            "00000000000000000042.1.0.log",
+            "00000000000000000042.1.2.3.log",
+            "00000000000000000042.1.2.log.cleaned",
             "00000000000000000042.1.log.damaged",
             "+0000000000000000042.1.log",
             "99999999999999999999.1.log",

@@ -7,6 +7,7 @@
 
 pub mod append_file;
 pub mod boot;
+pub mod compaction;
 pub mod indexes;
 pub mod layout;
 pub mod log_start;

@@ -44,7 +44,7 @@ impl SegmentWriter {
         epoch: LeaderEpoch,
         options: SegmentOptions,
     ) -> Result<Self, DiskError> {
-        let segment = SegmentId { base, epoch };
+        let segment = SegmentId::new(base, epoch);
         let SegmentOptions { mode, durable, segment_bytes, faults } = options;
         let options = AppendOptions { mode, durable, file_bytes: segment_bytes, faults };
         let file = AppendFile::create(&segment.path(partition, SegmentFile::Log), options).await?;

@@ -5,7 +5,7 @@ use super::*;
 use crate::disk::indexes::read_index_blocking;
 use crate::rt::file::test_block_on;
 
-const SEGMENT: SegmentId = SegmentId { base: Offset(100), epoch: LeaderEpoch(3) };
+const SEGMENT: SegmentId = SegmentId::new(Offset(100), LeaderEpoch(3));
 
 fn options(mode: FileMode, durable: bool, faults: Option<Arc<FaultPlan>>) -> SegmentOptions {
     SegmentOptions { mode, durable, segment_bytes: 64 << 20, faults }

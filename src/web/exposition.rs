@@ -40,6 +40,10 @@ const COUNTERS: &[CounterRow] = &[
     ("storage_slot_checkpoints", "Slots written anew as a checkpoint", |s| &s.slot_checkpoints),
     ("storage_cache_hits", "Reads answered by the tail cache", |s| &s.cache_hits),
     ("storage_cache_misses", "Reads that went to a file", |s| &s.cache_misses),
+    ("storage_cleaner_runs", "Logs that compaction went through", |s| &s.cleaner_runs),
+    ("storage_cleaner_read_bytes", "Bytes that compaction read", |s| &s.cleaner_read_bytes),
+    ("storage_cleaner_written_bytes", "Bytes that compaction wrote", |s| &s.cleaner_written_bytes),
+    ("storage_cleaner_failures", "Logs whose compaction failed", |s| &s.cleaner_failures),
     ("lane_frames", "Frames sent to other shards", |s| &s.lane_frames),
     ("lane_overflow_frames", "Frames that waited because a lane was full", |s| &s.lane_overflow),
 ];
@@ -55,6 +59,7 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
+    ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),
     ("storage_cache_bytes", "Bytes in the tail cache", |s| &s.cache_bytes),
 ];
 

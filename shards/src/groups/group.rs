@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use super::classic::Classic;
-use super::consumer::Consumer;
+use super::consumer::{Consumer, ConsumerEntry};
 use super::offsets::{Offsets, Retention};
 use super::turn::Turn;
-use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, Joined, Listing, Now, Reply, Synced, convert};
+use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, GroupSettings, Joined, Listing, Now, Reply, Synced, convert};
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
+use crate::image::Image;
 use crate::partition::WaiterId;
 use crate::slot::Journal;
 
@@ -74,6 +75,9 @@ impl Group {
 
     /// A request to a group that is not there (contract G2.6, G3.3, G4.2, G5.2, G7.3, G7.8, G8.2, G9.2, G10.1, G11.8).
     pub fn ask_absent(&mut self, ask: Ask, waiter: WaiterId, turn: &mut Turn<'_>) {
+        if let Some(refused) = refused_by_form(&ask, turn) {
+            return turn.reply(waiter, refused);
+        }
         let unknown = ErrorCode::UnknownMemberId;
         let absent = ErrorCode::GroupIdNotFound;
         let reply = match ask {
@@ -122,6 +126,9 @@ impl Group {
 
     /// A request to a group that is there.
     pub fn ask(&mut self, ask: Ask, waiter: WaiterId, turn: &mut Turn<'_>) {
+        if let Some(refused) = refused_by_form(&ask, turn) {
+            return turn.reply(waiter, refused);
+        }
         let reply = match ask {
             Ask::Join(join) => return self.join(join, waiter, turn),
             Ask::Sync(sync) => match &mut self.members {
@@ -130,7 +137,7 @@ impl Group {
             },
             Ask::Heartbeat(beat) => Reply::Heartbeat(match &mut self.members {
                 Members::Classic(classic) => classic.heartbeat(&beat, turn),
-                Members::Consumer(consumer) => consumer.classic_heartbeat(&beat, turn),
+                Members::Consumer(consumer) => consumer.classic_heartbeat(&self.name, &beat, turn),
             }),
             Ask::Leave(leaving) => Reply::Leave(match &mut self.members {
                 Members::Classic(classic) => classic.leave(&self.name, &leaving, turn),
@@ -269,6 +276,11 @@ impl Group {
         self.offsets.topics_deleted(&self.name, topics, journal);
     }
 
+    /// Forgets the offsets of topics that are not there.
+    pub fn keep_topics(&mut self, image: &Image, journal: &mut Journal) {
+        self.offsets.keep_topics(&self.name, image, journal);
+    }
+
     /// For ListGroups.
     pub fn listing(&self) -> Listing {
         let group = self.name.to_string();
@@ -297,6 +309,9 @@ impl Group {
                 let Members::Classic(classic) = &mut self.members else { unreachable!("just made") };
                 classic.apply(entry);
             }
+            Entry::Consumer { entry: ConsumerEntry::Dissolved, .. } => {
+                self.members = Members::Classic(Box::new(Classic::new()));
+            }
             Entry::Consumer { entry, .. } => {
                 if let Members::Classic(_) = &self.members {
                     self.members = Members::Consumer(Box::new(Consumer::new()));
@@ -309,10 +324,10 @@ impl Group {
     }
 
     /// Everything was applied: sessions start now.
-    pub fn loaded(&mut self, now: Now) {
+    pub fn loaded(&mut self, now: Now, settings: &GroupSettings) {
         match &mut self.members {
             Members::Classic(classic) => classic.loaded(now),
-            Members::Consumer(consumer) => consumer.loaded(now),
+            Members::Consumer(consumer) => consumer.loaded(now, settings),
         }
     }
 
@@ -323,5 +338,17 @@ impl Group {
             Members::Consumer(consumer) => consumer.snapshot(&self.name, entries),
         }
         self.offsets.snapshot(&self.name, entries);
+    }
+}
+
+/// What a request is refused for whatever the group is (contract G2.2, G3.1).
+fn refused_by_form(ask: &Ask, turn: &Turn<'_>) -> Option<Reply> {
+    match ask {
+        Ask::Join(join) => {
+            let code = Classic::check_join(join, turn.settings).err()?;
+            Some(Reply::Join(Joined::refused(code, join.member_id.clone())))
+        }
+        Ask::Sync(sync) => Some(Reply::Sync(Synced::refused(Classic::check_sync(sync).err()?))),
+        _ => None,
     }
 }

@@ -11,21 +11,27 @@
 //! whoever asks from then on, hears COORDINATOR_NOT_AVAILABLE until the next start.
 
 mod ask;
+mod assignor;
+mod base64;
 mod classic;
 mod consumer;
 mod convert;
 mod entry;
 mod group;
 mod offsets;
+mod sets;
 mod settings;
 mod slot;
 mod subscription;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 use std::collections::BTreeMap;
 
 pub use self::ask::*;
 pub use self::entry::Entry;
+pub use self::offsets::{OffsetRow, OffsetsEntry, TopicText};
 pub use self::settings::{GroupSettings, MigrationPolicy};
 use self::slot::Slot;
 use crate::code::ErrorCode;
@@ -72,7 +78,7 @@ impl Groups {
     /// Takes over a slot: its journal as recovered, and the entries that rebuild it in their order. Sessions start at
     /// `now` (contract G19.1).
     pub fn insert(&mut self, id: SlotId, journal: Journal, entries: impl IntoIterator<Item = Entry>, now: Now) {
-        let slot = Slot::restored(journal, entries, now);
+        let slot = Slot::restored(journal, entries, now, &self.settings);
         let before = self.slots.insert(id, slot);
         assert!(before.is_none(), "slot {id} has one owner");
     }
@@ -113,6 +119,15 @@ impl Groups {
     pub fn topics_deleted(&mut self, topics: &[TopicId], effects: &mut Effects) {
         for (id, slot) in &mut self.slots {
             slot.topics_deleted(topics);
+            slot.settle(*id, effects);
+        }
+    }
+
+    /// Forgets the offsets of topics that are not there: a crash may come between a topic's deletion and what follows
+    /// from it. Only for a shard that does not serve yet, whose image cannot be older than a commit.
+    pub fn keep_topics(&mut self, image: &Image, effects: &mut Effects) {
+        for (id, slot) in &mut self.slots {
+            slot.keep_topics(image);
             slot.settle(*id, effects);
         }
     }

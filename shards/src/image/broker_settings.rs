@@ -143,6 +143,11 @@ own! {
     "group.streams.num.standby.replicas" Int Some("0"), None, "Kept for tools: streams groups are not served.";
     "group.streams.session.timeout.ms" Int Some("45000"), None, "Kept for tools: streams groups are not served.";
     "listeners" List None, None, "Addresses that the broker binds.";
+    "log.cleaner.backoff.ms" Long None, None, "Time between two looks for logs to compact.";
+    "log.cleaner.dedupe.buffer.size" Long None, None, "Memory for the keys of logs that are being compacted.";
+    "log.cleaner.enable" Boolean None, None, "Whether topics that ask for it are compacted.";
+    "log.cleaner.io.max.bytes.per.second" Double Some("1.7976931348623157E308"), None,
+        "Bytes that compaction reads and writes in a second.";
     "log.dirs" String None, None, "The data directory.";
     "log.retention.check.interval.ms" Long None, None, "Time between two looks for segments to remove.";
     "log.retention.hours" Int Some("168"), None, "Age above which segments are removed, if no finer setting is set.";

@@ -13,6 +13,10 @@ pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;
 /// Key of ListOffsets.
 pub const LIST_OFFSETS: i16 = 2;
+/// Key of OffsetCommit.
+pub const OFFSET_COMMIT: i16 = 8;
+/// Key of OffsetFetch.
+pub const OFFSET_FETCH: i16 = 9;
 /// Key of DescribeLogDirs.
 pub const DESCRIBE_LOG_DIRS: i16 = 35;
 /// Key of ApiVersions.
@@ -52,6 +56,8 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(FETCH, "Fetch", 4, 18, 12),
     api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
     api(3, "Metadata", 0, 13, 9),
+    api(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8),
+    api(OFFSET_FETCH, "OffsetFetch", 1, 10, 6),
     api(10, "FindCoordinator", 0, 6, 3),
     api(11, "JoinGroup", 0, 9, 6),
     api(12, "Heartbeat", 0, 4, 4),
@@ -77,6 +83,7 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(44, "IncrementalAlterConfigs", 0, 1, 1),
     api(45, "AlterPartitionReassignments", 0, 1, 0),
     api(46, "ListPartitionReassignments", 0, 0, 0),
+    api(47, "OffsetDelete", 0, 0, NEVER),
     api(48, "DescribeClientQuotas", 0, 1, 1),
     api(49, "AlterClientQuotas", 0, 1, 1),
     api(50, "DescribeUserScramCredentials", 0, 0, 0),

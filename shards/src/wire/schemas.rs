@@ -41,6 +41,7 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (44, INCREMENTAL_ALTER_CONFIGS),
     (45, ALTER_PARTITION_REASSIGNMENTS),
     (46, LIST_PARTITION_REASSIGNMENTS),
+    (47, OFFSET_DELETE),
     (48, DESCRIBE_CLIENT_QUOTAS),
     (49, ALTER_CLIENT_QUOTAS),
     (50, DESCRIBE_USER_SCRAM_CREDENTIALS),
@@ -180,6 +181,8 @@ const ALTER_PARTITION_REASSIGNMENTS: Fields = &[
 ];
 
 const LIST_PARTITION_REASSIGNMENTS: Fields = &[f(I32), f(Array(&Struct(TOPIC_INDEXES))).null_from(0)];
+
+const OFFSET_DELETE: Fields = &[f(Text), f(Array(&Struct(&[f(Text), f(Array(&Struct(&[f(I32)])))])))];
 
 const DESCRIBE_CLIENT_QUOTAS: Fields = &[f(Array(&Struct(&[f(Text), f(I8), f(Text).null_from(0)]))), f(Bool)];
 
