@@ -21,6 +21,7 @@ use crate::ctx::{Ctx, Node, Seed};
 use crate::disk::boot::{Boot, boot_blocking};
 use crate::disk::layout::DataDir;
 use crate::disk::remove_aside::Remover;
+use crate::group_metrics;
 use crate::groups;
 use crate::metrics::ShardMetrics;
 use crate::net::NetCounters;
@@ -127,6 +128,7 @@ impl Assembly for Oncilla {
         partitions::start_cleaner(&ctx);
         groups::load_all(&ctx)?;
         groups::start_housekeeping(&ctx);
+        group_metrics::start(&ctx);
         beat(&ctx, seat.mesh, seat.counters);
         let stopping = ctx.clone();
         crate::rt::spawn(async move {

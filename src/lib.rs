@@ -8,6 +8,7 @@ pub mod client;
 pub mod config;
 pub mod ctx;
 pub mod disk;
+pub mod group_metrics;
 pub mod groups;
 pub mod logs;
 pub mod metrics;

@@ -10,6 +10,8 @@ use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::ShardId;
 use oncilla_shards::limits::{API_KEYS_MAX, ERROR_CODES_MAX};
 
+use crate::group_metrics::GroupBoard;
+
 /// A number that only grows; one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -206,6 +208,8 @@ pub struct ShardMetrics {
     pub lane_frames: Counter,
     /// Frames that waited with their sender because the lane was full.
     pub lane_overflow: Counter,
+    /// Groups of the shard as of the last look.
+    pub groups: GroupBoard,
     requests: Box<[LatencyHistogram]>,
     errors: Box<[Counter]>,
 }
@@ -257,6 +261,7 @@ impl ShardMetrics {
             fetch_sessions: Gauge::default(),
             lane_frames: Counter::default(),
             lane_overflow: Counter::default(),
+            groups: GroupBoard::default(),
             requests: (0..API_KEYS_MAX).map(|_| LatencyHistogram::default()).collect(),
             errors: (0..ERROR_CODES_MAX).map(|_| Counter::default()).collect(),
         }

@@ -14,10 +14,10 @@ const SECTIONS: &[&str] = &["KC", "K0", "K3", "K18", "K19", "K20", "K21", "K22",
 /// The last of the contract's test cases that concern appends, markers and reads.
 const CASE_F_LAST: u32 = 29;
 
-/// Public reports about idempotence, protocol versions and recovery.
+/// Public reports about idempotence, compaction, protocol versions and recovery.
 const REPORTS: &[u32] = &[
-    1, 3, 4, 5, 7, 9, 10, 13, 15, 16, 17, 18, 20, 114, 116, 117, 119, 120, 121, 122, 123, 124, 125, 126, 127, 129, 133,
-    134, 135, 136, 137, 138,
+    1, 3, 4, 5, 7, 9, 10, 13, 15, 16, 17, 18, 20, 104, 105, 107, 108, 110, 111, 113, 114, 116, 117, 119, 120, 121, 122,
+    123, 124, 125, 126, 127, 129, 133, 134, 135, 136, 137, 138,
 ];
 
 const TRANSACTIONS: &str = "transactions: a later issue";
@@ -44,6 +44,7 @@ const WITHOUT_TEST: &[(&str, &str)] = &[
     ("KC.15", "quotas: none are served, every answer carries 0"),
     ("case 15", "clients that are idempotent by default run in the suites and in tests/clients"),
     ("case 20", "as K0.7 and KC.16"),
+    ("case 110", "the log of group offsets: there is none, slots are checkpointed"),
     ("case 121", "SASL: a later issue"),
     ("case 133", TRANSACTIONS),
     ("case 136", TRANSACTIONS),

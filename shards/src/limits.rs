@@ -193,7 +193,7 @@ pub const GROUP_REGEX_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes that a compiled regular expression may take. With the longest topic names it bounds the time that matching
 /// takes of the shard.
-pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 64 << 10;
+pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of the cache that matching a regular expression builds while it runs.
 pub const GROUP_REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
@@ -209,6 +209,12 @@ pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
 
 /// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
 pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
+
+/// How often a shard works out what the metrics tell of its groups.
+pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
+
+/// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
+pub const METRICS_OFFSETS_MAX: usize = 10_000;
 
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);

@@ -37,6 +37,7 @@ fn config(data_dir: &std::path::Path) -> Config {
         shards: 1,
         poll_spin_us: 0,
         http_listen: None,
+        metrics_groups_max: 100,
         num_partitions: 2,
         default_replication_factor: 1,
         replication_factor_accept_max: 3,

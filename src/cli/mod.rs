@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod consume;
 mod dump;
+mod group;
 mod output;
 mod produce;
 mod serve;
@@ -39,6 +40,8 @@ enum Command {
     Config(config::ConfigCommand),
     /// Create, list, describe, change and delete topics.
     Topic(topic::Args),
+    /// List, describe, move and delete consumer groups
+    Group(group::Args),
     /// Produce lines of standard input.
     Produce(produce::Args),
     /// Print the records of a topic.
@@ -67,6 +70,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> anyhow::Re
         Command::Check(args) => check::run(&args),
         Command::Config(command) => config::run(&command),
         Command::Topic(args) => topic::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Group(args) => group::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Produce(args) => produce::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Consume(args) => consume::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Dump(command) => dump::run(&command),

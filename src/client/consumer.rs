@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest};
+use kafka_protocol::messages::{BrokerId, FetchRequest};
 use oncilla_shards::batch::records::Records;
 use oncilla_shards::batch::{BatchHeader, scan};
 use oncilla_shards::code::ErrorCode;
 
+use super::offsets::{EARLIEST, LATEST};
 use super::{Client, ClientError, TopicView, accepted, topic_name};
 
 /// Last version of Fetch with topic names.
 const FETCH_BY_NAME: i16 = 12;
-
-/// Last version of ListOffsets before those about tiers.
-const LIST_OFFSETS: i16 = 7;
 
 const FETCH_BYTES: i32 = 8 << 20;
 const WAIT_MS: i32 = 500;
@@ -68,8 +65,8 @@ impl Consumer {
         }
         let mut consumer = Self { client, topic, positions };
         consumer.positions = match from {
-            From::Beginning => consumer.offsets(-2)?,
-            From::End => consumer.offsets(-1)?,
+            From::Beginning => consumer.offsets(EARLIEST)?,
+            From::End => consumer.offsets(LATEST)?,
             From::Offset(offset) => consumer.positions.keys().map(|index| (*index, offset)).collect(),
         };
         Ok(consumer)
@@ -77,7 +74,7 @@ impl Consumer {
 
     /// The offset behind the newest record of every partition.
     pub fn ends(&mut self) -> Result<BTreeMap<i32, i64>, ClientError> {
-        self.offsets(-1)
+        self.offsets(LATEST)
     }
 
     /// Offset of the next record to be read, of every partition.
@@ -157,27 +154,8 @@ impl Consumer {
     }
 
     fn offsets(&mut self, timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
-        let mut found = BTreeMap::new();
-        for (leader, partitions) in self.by_leader() {
-            let asked = partitions
-                .iter()
-                .map(|index| {
-                    ListOffsetsPartition::default()
-                        .with_partition_index(*index)
-                        .with_current_leader_epoch(-1)
-                        .with_timestamp(timestamp)
-                })
-                .collect();
-            let topic = ListOffsetsTopic::default().with_name(topic_name(&self.topic.name)).with_partitions(asked);
-            let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![topic]);
-            let answer = self.client.call(leader, &request, LIST_OFFSETS)?;
-            for one in answer.topics.iter().flat_map(|topic| &topic.partitions) {
-                let what = || format!("offsets of {}-{}", self.topic.name, one.partition_index);
-                accepted(one.error_code, None, what)?;
-                found.insert(one.partition_index, one.offset);
-            }
-        }
-        Ok(found)
+        let positions = &self.positions;
+        self.client.offsets_at(&self.topic, |index| positions.contains_key(&index), timestamp)
     }
 }
 

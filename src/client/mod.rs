@@ -1,4 +1,4 @@
-//! A small synchronous Kafka client: what the commands `topic`, `produce` and `consume` need, and no more.
+//! A small synchronous Kafka client: what the commands `topic`, `group`, `produce` and `consume` need, and no more.
 //!
 //! One blocking socket a node, one request in flight, versions agreed with ApiVersions. It trusts the broker that the
 //! user pointed it at, but for the length of a frame. Errors carry what was asked and Kafka's name of the code.
@@ -6,6 +6,8 @@
 pub mod admin;
 mod connection;
 pub mod consumer;
+pub mod groups;
+pub mod offsets;
 mod partitioner;
 pub mod producer;
 
@@ -68,6 +70,8 @@ impl ClientError {
                         | ErrorCode::RequestTimedOut
                         | ErrorCode::NotEnoughReplicas
                         | ErrorCode::CoordinatorLoadInProgress
+                        | ErrorCode::CoordinatorNotAvailable
+                        | ErrorCode::NotCoordinator
                         | ErrorCode::NotController
                 )
             ),

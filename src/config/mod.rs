@@ -80,6 +80,8 @@ pub struct Config {
     pub poll_spin_us: u64,
     /// `http.listen`; `None` for `off`.
     pub http_listen: Option<SocketAddr>,
+    /// Groups with series of their own in the metrics.
+    pub metrics_groups_max: usize,
     /// `num.partitions`
     pub num_partitions: i32,
     /// `default.replication.factor`

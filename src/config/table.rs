@@ -429,6 +429,12 @@ pub static TABLE: &[Row] = &[
         "Fetch sessions that one core remembers.",
     ),
     topic("message.max.bytes", "max.message.bytes", Bytes(0, I32), "1048588", "Most bytes of one record batch."),
+    broker(
+        "metrics.groups.max",
+        Count(0, 100_000),
+        "100",
+        "Groups with series of their own in the metrics; 0 tells of none.",
+    ),
     topic(
         "min.insync.replicas",
         "min.insync.replicas",

@@ -47,6 +47,7 @@ impl Config {
             shards: number(&all, "shard.count"),
             poll_spin_us: number(&all, "poll.spin.us"),
             http_listen,
+            metrics_groups_max: number(&all, "metrics.groups.max"),
             num_partitions: number(&all, "num.partitions"),
             default_replication_factor: number(&all, "default.replication.factor"),
             replication_factor_accept_max: number(&all, "replication.factor.accept.max"),

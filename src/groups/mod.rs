@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::groups::{Ask, Effect, Effects, GroupSettings, Groups, ListFilter, Listing, Now, Reply};
+use oncilla_shards::groups::{Ask, Effect, Effects, GroupSettings, Groups, ListFilter, Listing, Now, Overview, Reply};
 use oncilla_shards::ids::{LeaderEpoch, ShardId, SlotId, TopicId};
 use oncilla_shards::image::Image;
 use oncilla_shards::limits::GROUP_PARKED_BYTES_MAX;
@@ -106,6 +106,11 @@ impl Host {
     /// Whether the protocol of KIP-848 is spoken (contract G11.0, G20.2).
     pub fn speaks_consumer_protocol(&self) -> bool {
         self.core.borrow().settings().consumer_protocol
+    }
+
+    /// What metrics tell of the groups of this shard: the first `groups_max`, and how many there are.
+    pub fn overview(&self, groups_max: usize) -> (Vec<Overview>, usize) {
+        self.core.borrow().overview(groups_max)
     }
 
     /// The clock of groups, which begins with the first request or with [`Host::serve`].
@@ -243,6 +248,10 @@ pub async fn close_all(ctx: &Rc<Ctx>) {
 
 /// Starts the periodic work of a shard; [`tick`] is called by its heartbeat.
 pub fn start_housekeeping(ctx: &Rc<Ctx>) {
+    // The last run may have ended between the deletion of a topic and that of its offsets.
+    let mut effects = Effects::new();
+    ctx.groups.core.borrow_mut().keep_topics(&ctx.image(), &mut effects);
+    carry_out(ctx, effects);
     let ctx = ctx.clone();
     spawn(async move {
         while !ctx.stopping.get() {

@@ -2,6 +2,9 @@
 //!
 //! Series of API keys and error codes appear once they are in use; everything else is one series a shard.
 
+#[path = "exposition_groups.rs"]
+mod groups;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -94,7 +97,8 @@ impl Collector for Page {
         self.shard_times(&mut encoder)?;
         self.writes(&mut encoder)?;
         self.requests(&mut encoder)?;
-        self.errors(&mut encoder)
+        self.errors(&mut encoder)?;
+        groups::encode(&self.0, &mut encoder)
     }
 }
 

@@ -11,6 +11,7 @@ from report import expect
 from servers import PEER
 
 DIRECT = pathlib.Path(__file__).resolve().parent / "java" / "Direct.java"
+COMPACTED = DIRECT.with_name("Compacted.java")
 TOOLS = "org.apache.kafka.tools."
 
 
@@ -22,6 +23,7 @@ def checks(report, server):
     address = server.bootstrap
     to = ("--bootstrap-server", address)
     collect(report, "java", [str(PEER), "java", str(DIRECT), address], seconds=240)
+    collect(report, "java", [str(PEER), "java", str(COMPACTED), address], seconds=400)
     report.check("java VerifiableProducer: all acknowledged, offsets agree", verifiable, address, to)
     report.check("java kafka-topics: create, list, describe, alter, delete", topics, to)
     report.check("java kafka-configs: topic settings shown, set, deleted", configs, to)

@@ -30,11 +30,11 @@ class Report:
         self.skipped += 1
         self._say("skip", name, why)
 
-    def check(self, name, run, *args):
+    def check(self, name, run, *args, **more):
         """Runs one check. What it returns, if text, is printed beside its name."""
         began = time.monotonic()
         try:
-            note = run(*args)
+            note = run(*args, **more)
         except Skip as why:
             self.skip(name, str(why))
             return False

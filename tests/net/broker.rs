@@ -26,6 +26,7 @@ fn config(listener_mode: ListenerMode) -> Config {
         shards: 2,
         poll_spin_us: 0,
         http_listen: None,
+        metrics_groups_max: 100,
         num_partitions: 1,
         default_replication_factor: 1,
         replication_factor_accept_max: 3,

@@ -7,16 +7,39 @@ import itertools
 import time
 
 from batches import batch, batches
+from groups import Group
 from wire import Closed, Cluster, Connection, Silent
 
 CASES = {}
+# Settings of the brokers that cases are put to. "restart" is killed once: its cases are generators, which yield there.
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "200",
+    "group.max.session.timeout.ms": "60000",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+SERVERS = {
+    "plain": {},
+    "groups": {**QUICK, "group.max.size": "5", "group.consumer.max.size": "5"},
+    "timed": {
+        **QUICK,
+        "group.initial.rebalance.delay.ms": "1000",
+        "group.consumer.assignment.interval.ms": "1000",
+        "offsets.retention.check.interval.ms": "400",
+    },
+    "restart": QUICK,
+}
+SERVER_OF = {}
 _names = itertools.count(1)
 
 
-def case(name):
+def case(name, server="plain"):
     def keep(run):
         assert name not in CASES, f"two cases are named {name}"
         CASES[name] = run
+        SERVER_OF[name] = server
         return run
 
     return keep
@@ -49,6 +72,23 @@ class Oracle:
         }
         answer = self.cluster.to_leader(topic, partition, "ListOffsets", 5, value)
         return answer["Topics"][0]["Partitions"][0]["ErrorCode"]
+
+    def group(self, part="g", name=None):
+        """A group that nobody used before, unless it is named."""
+        group = Group(self.server.address(), self.name(part) if name is None else name)
+        self.undo.append(group.end)
+        return group
+
+    def group_topic(self, group, label="t", partitions=1):
+        """A topic whose name and id the group's answers show as its label."""
+        topic = self.topic(partitions)
+        # A coordinator hears of topics after their leaders (contract G12.9); what one group sees, others see too.
+        probe = Group(self.server.address(), self.name("probe"))
+        settle(lambda: probe.consumer("P", [topic]).beat(0), lambda got: got[2])
+        probe.consumer("P").leave()
+        probe.end()
+        time.sleep(0.03)
+        return group.topic(label, topic, self.cluster.ids[topic])
 
     def connect(self, topic=None, partition=0, seconds=10):
         """A connection of the case's own, to the leader of a topic if one is named."""

@@ -1,7 +1,7 @@
 use super::super::testing::{Log, header};
+use crate::batch::Attributes;
 use crate::batch::BatchBuilder;
 use crate::batch::ControlKind::{Abort, Commit};
-use crate::batch::Attributes;
 use crate::ids::{Offset, TimestampMs};
 
 const MANY: usize = 1000;

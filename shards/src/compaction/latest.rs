@@ -111,7 +111,9 @@ impl Latest {
     /// nothing of aborted transactions.
     #[must_use]
     pub(super) fn is_aborted(&self, header: &BatchHeader) -> bool {
-        is_transactional_data(header) && header.base_offset >= self.start && self.fates.of(header) == Some(Fate::Aborted)
+        is_transactional_data(header)
+            && header.base_offset >= self.start
+            && self.fates.of(header) == Some(Fate::Aborted)
     }
 
     /// Whether a newer record with this key counts.

@@ -14,11 +14,23 @@ const PRODUCERS: usize = 3;
 #[derive(Clone, Debug)]
 enum Op {
     /// Records of nobody, or of a producer; of one with an open transaction they belong to it.
-    Data { producer: usize, begins: bool, codec: usize, records: Vec<(u8, Option<u8>)> },
+    Data {
+        producer: usize,
+        begins: bool,
+        codec: usize,
+        records: Vec<(u8, Option<u8>)>,
+    },
     /// Ends a transaction, with the next epoch or the same.
-    End { producer: usize, commits: bool, bumps: bool },
+    End {
+        producer: usize,
+        commits: bool,
+        bumps: bool,
+    },
     Roll,
-    Clean { keys_max: usize, merge: usize },
+    Clean {
+        keys_max: usize,
+        merge: usize,
+    },
     Later(i64),
     Forget,
 }

@@ -19,6 +19,7 @@ mod convert;
 mod entry;
 mod group;
 mod offsets;
+mod overview;
 mod sets;
 mod settings;
 mod slot;
@@ -31,7 +32,9 @@ use std::collections::BTreeMap;
 
 pub use self::ask::*;
 pub use self::entry::Entry;
+use self::group::Members;
 pub use self::offsets::{OffsetRow, OffsetsEntry, TopicText};
+pub use self::overview::Overview;
 pub use self::settings::{GroupSettings, MigrationPolicy};
 use self::slot::Slot;
 use crate::code::ErrorCode;

@@ -181,6 +181,10 @@ impl Slot {
         }
     }
 
+    pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
     pub(super) fn list(&self, filter: &ListFilter) -> Vec<Listing> {
         let mut listed: Vec<_> = self.groups.values().map(Group::listing).filter(|l| filter.admits(l)).collect();
         listed.sort_unstable_by(|a, b| a.group.cmp(&b.group));

@@ -1,9 +1,10 @@
 use bytes::Bytes;
 
-use super::super::LogRules;
-use super::super::testing::{NOW, append, partition, plain, rolling, write};
+use super::super::testing::{NOW, VERSION, append as append_batch, partition, plain, rolling, write};
+use super::super::{Append, LogRules};
 use super::*;
-use crate::batch::AppendRules;
+use crate::batch::{AppendRules, BatchBuilder};
+use crate::code::ErrorCode;
 
 const RULES: CompactionRules =
     CompactionRules { min_dirty_ratio: 0.5, min_lag_ms: 0, max_lag_ms: i64::MAX, delete_retention_ms: 0 };
@@ -18,7 +19,7 @@ fn log(count: usize, compaction: CompactionRules) -> (Partition, u64) {
     let rules = LogRules { compaction: Some(compaction), ..rolling(batch.len() as i32) };
     let mut log = partition(rules);
     for _ in 0..count {
-        append(&mut log, &batch);
+        append_batch(&mut log, &batch);
         write(&mut log, NOW);
     }
     (log, batch.len() as u64)
@@ -108,4 +109,22 @@ fn log_start_moved(start: i64) -> Partition {
     let (mut log, _) = log(4, RULES);
     log.set_log_start(Offset(start));
     log
+}
+
+#[test]
+fn case_111_a_batch_of_a_transaction_with_a_keyless_record_is_refused_and_nothing_happened() {
+    let append = AppendRules { compacted: true, ..AppendRules::default() };
+    let mut log = partition(LogRules { append, compaction: Some(RULES), ..rolling(1000) });
+    let batch = |keys: &[Option<&[u8]>]| {
+        let start = BatchBuilder::new().producer(1, 0, 0).transactional();
+        Bytes::from(keys.iter().fold(start, |batch, key| batch.record_at(NOW, *key, Some(b"v"), &[])).build())
+    };
+    let Append::Refused(refusal) = log.append(&batch(&[Some(b"k1"), None, Some(b"k2")]), VERSION, NOW) else {
+        panic!("a record has no key");
+    };
+    assert_eq!(refusal.code, ErrorCode::InvalidRecord);
+    assert_eq!(refusal.record_errors.iter().map(|error| error.0).collect::<Vec<_>>(), [1]);
+    assert_eq!((log.next_offset(), log.producers().open_transactions()), (Offset(0), 0));
+    let placed = append_batch(&mut log, &batch(&[Some(b"k1")]));
+    assert_eq!(placed.base, Offset(0), "the same sequence is free");
 }

@@ -176,7 +176,13 @@ fn a_start_never_appends_to_a_segment_it_found() {
     segment.grow(Offset(3), 300, NOW);
     let mut epochs = EpochHistory::default();
     epochs.appended(LeaderEpoch(4), Offset(0));
-    let found = Recovered { segments: vec![segment], producers: Producers::new(), log_start: Offset(1), epochs, cleaned_to: Offset(0) };
+    let found = Recovered {
+        segments: vec![segment],
+        producers: Producers::new(),
+        log_start: Offset(1),
+        epochs,
+        cleaned_to: Offset(0),
+    };
     let mut log = Partition::recovered(rules(), LeaderEpoch(5), found);
     assert_eq!((log.log_start(), log.high_watermark()), (Offset(1), Offset(3)));
     let (plan, _) = write_one(&mut log, &plain(1, 10));

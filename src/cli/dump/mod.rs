@@ -1,5 +1,6 @@
-//! `oncilla dump log` and `oncilla dump producers`: read a data directory offline and change nothing in it.
+//! `oncilla dump log`, `oncilla dump producers` and `oncilla dump groups`: read a data directory offline and change nothing in it.
 
+mod groups;
 mod log;
 mod producers;
 mod segment;
@@ -20,6 +21,8 @@ pub enum DumpCommand {
     Log(Args),
     /// Print what partitions know of idempotent producers, from snapshots and log
     Producers(Args),
+    /// Print what groups have committed, or all that is stored of groups; exits with 1 when that is damaged
+    Groups(groups::Args),
 }
 
 /// What to read and how to print it.
@@ -38,6 +41,7 @@ pub fn run(command: &DumpCommand) -> anyhow::Result<ExitCode> {
     match command {
         DumpCommand::Log(args) => log::run(args),
         DumpCommand::Producers(args) => producers::run(args),
+        DumpCommand::Groups(args) => groups::run(args),
     }
 }
 

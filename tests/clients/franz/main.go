@@ -1,4 +1,4 @@
-// Command franz checks a broker with franz-go: produce and direct consumption of partitions, without a group.
+// Command franz checks a broker with franz-go: produce, direct consumption of partitions, and groups in both protocols.
 package main
 
 import (
@@ -44,6 +44,7 @@ func main() {
 	})
 	check("a topic created twice is told so", func(ctx context.Context) error { return createdTwice(ctx, seed) })
 	check("a consumer starts in the middle and at a time", func(ctx context.Context) error { return middle(ctx, seed) })
+	groupChecks(seed)
 	if failed {
 		os.Exit(1)
 	}

@@ -1,4 +1,4 @@
-// kafkajs against a broker: producer and admin. Its consumer needs groups, so records are read back by their offsets.
+// kafkajs against a broker: producer, admin, and members of a group.
 const { Kafka, logLevel, CompressionTypes } = require("kafkajs");
 
 const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
@@ -43,6 +43,105 @@ async function produce(settings, compression) {
   equal("base offsets", told, { 0: bases, 1: bases });
   const ends = (await admin.fetchTopicOffsets(topic)).map((o) => [o.partition, o.low, o.high]);
   equal("offsets", ends.sort(), [[0, "0", "500"], [1, "0", "500"]]);
+}
+
+const until = async (what, ask, seconds = 40) => {
+  for (const end = Date.now() + seconds * 1000; !(await ask()); ) {
+    if (Date.now() > end) throw new Error(`not within ${seconds} s: ${what}`);
+    await new Promise((r) => setTimeout(r, 50));
+  }
+};
+
+async function fill(topic, from, count) {
+  // Idempotent: a topic just made may answer for some partitions only, and then all are sent again.
+  const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  const messages = [];
+  for (let n = from; n < from + count; n++) {
+    for (const partition of [0, 1, 2, 3]) messages.push({ partition, value: `${partition}:${n}` });
+  }
+  await producer.send({ topic, messages });
+  await producer.disconnect();
+}
+
+// A member that commits each batch and counts it once the commit was acknowledged.
+async function member(topic, took, limit = Infinity) {
+  const consumer = kafka.consumer({ groupId: `g-${topic}`, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 200 });
+  const self = { consumer, taken: 0, owned: [] };
+  consumer.on(consumer.events.GROUP_JOIN, (e) => (self.owned = e.payload.memberAssignment[topic] ?? []));
+  await consumer.connect();
+  await consumer.subscribe({ topic, fromBeginning: true });
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    eachBatch: async ({ batch, resolveOffset, isStale }) => {
+      const messages = batch.messages.slice(0, 25);
+      if (isStale() || self.taken >= limit || messages.length === 0) return;
+      const next = String(BigInt(messages.at(-1).offset) + 1n);
+      await consumer.commitOffsets([{ topic, partition: batch.partition, offset: next }]);
+      resolveOffset(messages.at(-1).offset);
+      self.taken += messages.length;
+      for (const m of messages) took.push(`${batch.partition}:${m.offset}=${m.value}`);
+    },
+  });
+  return self;
+}
+
+const whole = (count) => [0, 1, 2, 3].flatMap((p) => Array.from({ length: count }, (_, n) => `${p}:${n}=${p}:${n}`)).sort();
+
+async function groupResumes() {
+  const topic = fresh("resume");
+  await create(topic, 4);
+  await fill(topic, 0, 100);
+  const took = [];
+  for (const limit of [100, 150, Infinity]) {
+    const one = await member(topic, took, limit);
+    await until("a part is taken", () => one.taken >= limit || took.length >= 400);
+    await one.consumer.disconnect();
+  }
+  equal("records", took.sort(), whole(100));
+}
+
+async function groupShares() {
+  const topic = fresh("share");
+  await create(topic, 4);
+  const took = [];
+  const a = await member(topic, took);
+  await until("one has all", () => a.owned.length === 4);
+  const b = await member(topic, took);
+  await until("two share", () => a.owned.length === 2 && b.owned.length === 2);
+  await fill(topic, 0, 60);
+  await until("all is taken", () => took.length >= 240);
+  equal("both took", [a.taken, b.taken], [120, 120]);
+  await b.consumer.disconnect();
+  await until("one has all again", () => a.owned.length === 4);
+  await fill(topic, 60, 40);
+  await until("the rest is taken", () => took.length >= 400);
+  await a.consumer.disconnect();
+  equal("records", took.sort(), whole(100));
+}
+
+async function groupAdmin() {
+  const topic = fresh("groups");
+  await create(topic, 4);
+  await fill(topic, 0, 10);
+  const took = [];
+  const a = await member(topic, took);
+  await until("all is taken", () => took.length >= 40);
+  const groupId = `g-${topic}`;
+  equal("listed", (await admin.listGroups()).groups.filter((g) => g.groupId === groupId).map((g) => g.protocolType), ["consumer"]);
+  const [told] = (await admin.describeGroups([groupId])).groups;
+  equal("described", [told.state, told.protocol, told.members.length], ["Stable", "RoundRobinAssigner", 1]);
+  const offsets = async () => {
+    const [of] = await admin.fetchOffsets({ groupId, topics: [topic] });
+    return of.partitions.map((p) => `${p.partition}@${p.offset}`).sort();
+  };
+  equal("offsets", await offsets(), ["0@10", "1@10", "2@10", "3@10"]);
+  await a.consumer.disconnect();
+  await admin.setOffsets({ groupId, topic, partitions: [{ partition: 2, offset: "4" }] });
+  equal("set", (await offsets())[2], "2@4");
+  await admin.deleteGroups([groupId]);
+  equal("gone", await offsets(), ["0@-1", "1@-1", "2@-1", "3@-1"]);
 }
 
 async function main() {
@@ -95,6 +194,9 @@ async function main() {
     const cluster = await admin.describeCluster();
     equal("controller is a broker", cluster.brokers.some((b) => b.nodeId === cluster.controller), true);
   });
+  await check("a group goes on where it committed", groupResumes);
+  await check("members share and hand over", groupShares);
+  await check("admin: groups listed, described, offsets set, deleted", groupAdmin);
   await admin.disconnect();
   process.exit(failed ? 1 : 0);
 }
