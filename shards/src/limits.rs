@@ -226,3 +226,8 @@ const _: () = {
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };
+
+/// Bytes of JoinGroup and SyncGroup requests that may wait for other members on one shard. They do not count to the
+/// budget of requests in work, which they would hold for minutes; beyond this they are answered
+/// COORDINATOR_NOT_AVAILABLE, which clients try again.
+pub const GROUP_PARKED_BYTES_MAX: usize = 64 << 20;

@@ -32,6 +32,14 @@ pub async fn ask(ctx: &Rc<Ctx>, request: &Request, group: &str, ask: Ask) -> Res
     future::or(groups::ask(ctx, group, ask), gone).await
 }
 
+/// Asks a group for something that may wait for its other members.
+pub async fn ask_parked(ctx: &Rc<Ctx>, request: &Request, group: &str, what: Ask) -> Result<Reply, ErrorCode> {
+    let parked = ctx.groups.park(request.body.len()).ok_or(ErrorCode::CoordinatorNotAvailable)?;
+    let reply = ask(ctx, request, group, what).await;
+    drop(parked);
+    reply
+}
+
 /// What a reply of another kind would be: the core answers what it was asked.
 pub fn mismatched(reply: &Reply) -> ! {
     unreachable!("the group answered another request: {reply:?}")

@@ -39,7 +39,7 @@ async fn join(ctx: &Rc<Ctx>, request: &Request, asked: &JoinGroupRequest) -> Joi
     if !ctx.groups.allows_session_timeout(asked.session_timeout_ms) {
         return refused(ErrorCode::InvalidSessionTimeout);
     }
-    match group::ask(ctx, request, &asked.group_id, Ask::Join(to_join(request, asked))).await {
+    match group::ask_parked(ctx, request, &asked.group_id, Ask::Join(to_join(request, asked))).await {
         Ok(Reply::Join(joined)) => joined,
         Ok(other) => group::mismatched(&other),
         Err(code) => refused(code),

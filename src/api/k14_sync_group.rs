@@ -54,7 +54,7 @@ async fn sync(ctx: &Rc<Ctx>, request: &Request, asked: &SyncGroupRequest) -> Syn
             .map(|given| (given.member_id.to_string(), Bytes::copy_from_slice(&given.assignment)))
             .collect(),
     };
-    match group::ask(ctx, request, &asked.group_id, Ask::Sync(sync)).await {
+    match group::ask_parked(ctx, request, &asked.group_id, Ask::Sync(sync)).await {
         Ok(Reply::Sync(synced)) => synced,
         Ok(other) => group::mismatched(&other),
         Err(code) => Synced::refused(code),

@@ -100,6 +100,17 @@ fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image, blocks: Option<Pro
     ctx
 }
 
+/// The same shard after a stop or a crash, on the same data directory.
+pub fn restarted(before: &Ctx) -> Rc<Ctx> {
+    let boot_epoch = LeaderEpoch(before.boot_epoch.0 + 1);
+    let (config, nodes, image) = (before.config.clone(), before.nodes.clone(), before.image());
+    let seed = Seed { config, nodes, boot_epoch, image };
+    let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
+    let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, before.remover.clone(), 1));
+    groups::load_all(&ctx).expect("slots");
+    ctx
+}
+
 /// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests
 /// that stay on this shard can be asked.
 pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {

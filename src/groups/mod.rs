@@ -4,7 +4,7 @@
 //! The core in `oncilla_shards::groups` decides. A request waits here until its answer comes, which for JoinGroup and
 //! SyncGroup can be minutes; who goes away meanwhile leaves a number behind that its answer removes. Time stands still
 //! for groups until clients can be served, so a slow start costs no member its session (contract G19.8).
-//! Limits: one waiting request for each connection. Failure: a slot whose disk fails answers COORDINATOR_NOT_AVAILABLE;
+//! Limits: one waiting request for each connection, and [`GROUP_PARKED_BYTES_MAX`] of those that may be parked. Failure: a slot whose disk fails answers COORDINATOR_NOT_AVAILABLE;
 //! when the broker stops, parked requests are answered NOT_COORDINATOR, which sends their clients looking.
 
 mod kind;
@@ -24,6 +24,7 @@ use oncilla_shards::code::ErrorCode;
 use oncilla_shards::groups::{Ask, Effect, Effects, GroupSettings, Groups, ListFilter, Listing, Now, Overview, Reply};
 use oncilla_shards::ids::{LeaderEpoch, ShardId, SlotId, TopicId};
 use oncilla_shards::image::Image;
+use oncilla_shards::limits::GROUP_PARKED_BYTES_MAX;
 use oncilla_shards::partition::WaiterId;
 use oncilla_shards::slot::{owner, slot_of};
 
@@ -53,6 +54,19 @@ pub struct Host {
     waiting: RefCell<HashMap<u64, Waiting, FixedState>>,
     next_waiter: Cell<u64>,
     serving_since: Cell<Option<Instant>>,
+    parked_bytes: Cell<usize>,
+}
+
+/// The bytes of a request that may be parked, counted until dropped.
+pub struct Parked<'a> {
+    total: &'a Cell<usize>,
+    bytes: usize,
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() - self.bytes);
+    }
 }
 
 impl Host {
@@ -64,7 +78,18 @@ impl Host {
             waiting: RefCell::default(),
             next_waiter: Cell::new(0),
             serving_since: Cell::new(None),
+            parked_bytes: Cell::new(0),
         }
+    }
+
+    /// Counts the bytes of a request that may be parked; `None` if there are too many.
+    pub fn park(&self, bytes: usize) -> Option<Parked<'_>> {
+        let total = self.parked_bytes.get() + bytes;
+        if total > GROUP_PARKED_BYTES_MAX {
+            return None;
+        }
+        self.parked_bytes.set(total);
+        Some(Parked { total: &self.parked_bytes, bytes })
     }
 
     /// Requests whose answer has not come.
