@@ -28,8 +28,9 @@ pub(super) fn assign(input: &Input<'_>) -> Vec<Partitions> {
         shares.give(*topic);
     }
     for _ in 0..ASSIGNOR_ROUNDS_MAX {
-        let moved = order.iter().fold(false, |moved, topic| shares.level(*topic) || moved);
-        if !moved {
+        // Every topic has its turn in every round.
+        let moved = order.iter().filter(|topic| shares.level(**topic)).count();
+        if moved == 0 {
             break;
         }
     }
