@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use oncilla_shards::batch::{BatchBuilder, BatchHeader};
 use oncilla_shards::ids::{Offset, ProducerId, Sequence, TimestampMs};
-use oncilla_shards::producers::{Check, Producers};
+use oncilla_shards::producers::{Check, Permit, Producers};
 
 /// The producer asked after `pid`, far away from it. The stride has no common factor with the number of producers; a
 /// division would cost as much as what is measured.
@@ -51,7 +51,7 @@ fn decisions(c: &mut Criterion) {
                 b.iter(|| {
                     pid = next_of(pid, count);
                     header.producer_id = ProducerId(pid);
-                    producers.check(black_box(&header))
+                    producers.check(black_box(&header), Permit::Unchecked)
                 });
             });
         }
@@ -65,7 +65,7 @@ fn decisions(c: &mut Criterion) {
                 pid = next_of(pid, count);
                 next.producer_id = ProducerId(pid);
                 next.base_sequence = Sequence(sequences[pid as usize]);
-                assert_eq!(producers.check(black_box(&next)), Check::Append);
+                assert_eq!(producers.check(black_box(&next), Permit::Unchecked), Check::Append);
                 next.max_timestamp = TimestampMs(next.base_offset.0);
                 producers.appended(&next);
                 sequences[pid as usize] += 1;

@@ -21,6 +21,7 @@ use crate::ctx::{Ctx, Node, Seed};
 use crate::disk::boot::{Boot, boot_blocking};
 use crate::disk::layout::DataDir;
 use crate::disk::remove_aside::Remover;
+use crate::groups;
 use crate::metrics::ShardMetrics;
 use crate::net::NetCounters;
 use crate::partitions;
@@ -120,10 +121,13 @@ impl Assembly for Oncilla {
         let session_seed = uuid::Uuid::new_v4().as_fields().0;
         let remover = self.remover.clone();
         let mesh = seat.mesh.clone();
-        let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics.clone(), remover, session_seed));
+        let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics, remover, session_seed));
         partitions::open_all(&ctx)?;
         partitions::start_housekeeping(&ctx);
-        beat(metrics, seat.mesh, seat.counters);
+        partitions::start_cleaner(&ctx);
+        groups::load_all(&ctx)?;
+        groups::start_housekeeping(&ctx);
+        beat(&ctx, seat.mesh, seat.counters);
         let stopping = ctx.clone();
         crate::rt::spawn(async move {
             seat.shutdown.given().await;
@@ -134,6 +138,7 @@ impl Assembly for Oncilla {
 
     async fn finish(&self, ctx: Rc<Ctx>) {
         ctx.metrics.serving.set(0);
+        groups::close_all(&ctx).await;
         partitions::close_all(&ctx).await;
     }
 
@@ -153,9 +158,11 @@ impl Assembly for Oncilla {
     }
 }
 
-/// Shows that the shard is alive, and takes over what the runtime and the connections count.
-fn beat(metrics: Arc<ShardMetrics>, mesh: Rc<Mesh<Ctx>>, net: Arc<NetCounters>) {
+/// Shows that the shard is alive, lets time pass for its groups, and takes over what the runtime and the connections count.
+fn beat(ctx: &Rc<Ctx>, mesh: Rc<Mesh<Ctx>>, net: Arc<NetCounters>) {
+    let (ctx, metrics) = (ctx.clone(), ctx.metrics.clone());
     every(Duration::from_millis(BEAT_MS), move || {
+        groups::tick(&ctx);
         metrics.beat();
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         metrics.cpu_busy_us.store(cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1_000);

@@ -15,6 +15,7 @@ use oncilla_shards::shard::{Effect, Effects, Shard};
 use crate::api::ProduceWaiters;
 use crate::config::{Config, ListenerMode};
 use crate::disk::remove_aside::Remover;
+use crate::groups;
 use crate::metrics::ShardMetrics;
 use crate::partitions::{self, Files, Watches};
 use crate::rt::Mesh;
@@ -80,6 +81,8 @@ pub struct Ctx {
     pub produces: ProduceWaiters,
     /// Fetch requests that wait for records.
     pub watches: Watches,
+    /// Consumer groups of this shard.
+    pub groups: groups::Host,
     /// Counters of this shard.
     pub metrics: Arc<ShardMetrics>,
     /// Where producer ids come from; on shard 0 only.
@@ -105,6 +108,7 @@ impl Ctx {
         session_seed: u32,
     ) -> Self {
         let sessions = Sessions::new(seed.config.fetch_session_slots, session_seed);
+        let group_settings = groups::settings(&seed.config, &seed.image, node_of(id, &seed.config, &seed.nodes));
         let tail_bytes_max = seed.config.log_cache_bytes / usize::from(seed.config.shards);
         Self {
             id,
@@ -115,6 +119,7 @@ impl Ctx {
             files: Files::new(&seed.config),
             produces: ProduceWaiters::default(),
             watches: Watches::default(),
+            groups: groups::Host::new(&seed.config, seed.boot_epoch, group_settings),
             metrics,
             producer_id_blocks,
             producer_ids: RefCell::new(ProducerIdBlock::empty()),
@@ -134,23 +139,22 @@ impl Ctx {
     /// Takes a newer image; returns when this shard serves it and writes to no file of a topic that is gone.
     pub async fn install(self: &Rc<Self>, image: Arc<Image>) {
         let gone = partitions::install(self, &image);
-        self.image.replace(image);
+        let before = self.image.replace(image.clone());
+        groups::install(self, &before, &image);
         self.files.writing_ended(&gone).await;
     }
 
-    /// The broker is going down: whoever waits for records is answered with what there is.
+    /// The broker is going down: whoever waits for records is answered with what there is, whoever waits
+    /// for members of a group is sent to look again.
     pub fn stop(self: &Rc<Self>) {
         self.stopping.set(true);
         self.watches.wake_all();
+        groups::stop(self);
     }
 
     /// The node that clients know this shard as.
     pub fn node(&self) -> NodeId {
-        let node = match self.config.listener_mode {
-            ListenerMode::PerCore => usize::from(self.id.0),
-            ListenerMode::Shared => 0,
-        };
-        self.nodes[0][node].id
+        node_of(self.id, &self.config, &self.nodes)
     }
 
     /// Whether requests for partitions of other shards are passed on to them.
@@ -211,4 +215,12 @@ impl Ctx {
             }
         }
     }
+}
+
+fn node_of(shard: ShardId, config: &Config, nodes: &[Vec<Node>]) -> NodeId {
+    let node = match config.listener_mode {
+        ListenerMode::PerCore => usize::from(shard.0),
+        ListenerMode::Shared => 0,
+    };
+    nodes[0][node].id
 }

@@ -174,12 +174,30 @@ pub struct ShardMetrics {
     pub durable_write_bytes: Counter,
     /// Batches that one durable write carried.
     pub group_commit_batches: CountHistogram,
+    /// Durable writes of slot journals, from submission to completion, in microseconds.
+    pub slot_write_us: LatencyHistogram,
+    /// Bytes of slot journals made durable.
+    pub slot_journal_bytes: Counter,
+    /// Slots written anew as a checkpoint.
+    pub slot_checkpoints: Counter,
+    /// Slots that a failed disk took offline.
+    pub slots_offline: Gauge,
     /// Bytes of batches in the tail cache.
     pub cache_bytes: Gauge,
     /// Reads answered by the tail cache.
     pub cache_hits: Counter,
     /// Reads that went to the file.
     pub cache_misses: Counter,
+    /// Logs that compaction went through.
+    pub cleaner_runs: Counter,
+    /// Bytes that compaction read.
+    pub cleaner_read_bytes: Counter,
+    /// Bytes that compaction wrote.
+    pub cleaner_written_bytes: Counter,
+    /// Logs whose compaction failed; each is left alone until the next start.
+    pub cleaner_failures: Counter,
+    /// Largest share of dirty bytes among the shard's compacted logs, in percent.
+    pub cleaner_dirty_percent_max: Gauge,
     /// Fetch requests that wait for records.
     pub parked_fetches: Gauge,
     /// Fetch sessions remembered.
@@ -223,9 +241,18 @@ impl ShardMetrics {
             durable_write_us: LatencyHistogram::default(),
             durable_write_bytes: Counter::default(),
             group_commit_batches: CountHistogram::default(),
+            slot_write_us: LatencyHistogram::default(),
+            slot_journal_bytes: Counter::default(),
+            slot_checkpoints: Counter::default(),
+            slots_offline: Gauge::default(),
             cache_bytes: Gauge::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
+            cleaner_runs: Counter::default(),
+            cleaner_read_bytes: Counter::default(),
+            cleaner_written_bytes: Counter::default(),
+            cleaner_failures: Counter::default(),
+            cleaner_dirty_percent_max: Gauge::default(),
             parked_fetches: Gauge::default(),
             fetch_sessions: Gauge::default(),
             lane_frames: Counter::default(),

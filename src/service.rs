@@ -13,6 +13,10 @@ use crate::rt::now;
 /// Produce: the only API whose requests are in work together on one connection.
 const PRODUCE: i16 = 0;
 
+/// APIs whose requests wait for the other members of a group.
+const JOIN_GROUP: i16 = 11;
+const SYNC_GROUP: i16 = 14;
+
 /// Serves the requests of one shard's connections.
 pub struct Requests(pub Rc<Ctx>);
 
@@ -48,6 +52,10 @@ impl Service for Requests {
 
     fn overlaps(&self, api_key: i16) -> bool {
         api_key == PRODUCE
+    }
+
+    fn parks(&self, api_key: i16) -> bool {
+        [JOIN_GROUP, SYNC_GROUP].contains(&api_key)
     }
 
     fn begin(self: &Rc<Self>, request: Request, slot: AnswerSlot) {

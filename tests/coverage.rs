@@ -41,7 +41,6 @@ const WITHOUT_TEST: &[(&str, &str)] = &[
     ("K32.10", "how many settings Kafka lists: a fact about Kafka, compared by the oracle"),
     ("K44.12", "eligible leader replicas: needs more than one replica"),
     ("K44.13", "broker loggers: no such resource is served"),
-    ("K44.14", "client metrics and group settings: a later issue"),
     ("KC.15", "quotas: none are served, every answer carries 0"),
     ("case 15", "clients that are idempotent by default run in the suites and in tests/clients"),
     ("case 20", "as K0.7 and KC.16"),

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod code;
+pub mod compaction;
 pub mod groups;
 pub mod ids;
 pub mod image;

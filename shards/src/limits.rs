@@ -17,6 +17,10 @@ pub const RECORD_ERRORS_MAX: usize = 65_536;
 /// A producer with an open transaction is never forgotten. One takes about 200 bytes.
 pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
 
+/// Producers of one partition whose transaction is being asked for; beyond it the oldest question is forgotten, and its
+/// batch is refused with INVALID_TXN_STATE, which its client retries or aborts on.
+pub const PARTITION_VERIFICATIONS_MAX: usize = 65_536;
+
 /// Bytes of one durable write of a partition; what is pending beyond it waits for the next one.
 pub const WRITE_BYTES_MAX: usize = 1 << 20;
 
@@ -143,6 +147,15 @@ pub const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
 /// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
 pub const SEGMENT_READERS_MAX: usize = 128;
 
+/// Aborted transactions that one clean remembers, 16 bytes each; at it the clean ends early and the next one goes on.
+pub const CLEAN_ABORTED_MAX: usize = 1 << 20;
+
+/// Bytes that a clean works on before others get their turn.
+pub const CLEAN_TURN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of cleaned log that one write carries.
+pub const CLEAN_WRITE_BYTES: usize = 256 << 10;
+
 /// Producer snapshots kept of one partition: the newest, and one more in case it is damaged.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
@@ -160,6 +173,16 @@ pub const SLOT_JOURNAL_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of the line buffer that a slot keeps from one write to the next; a larger one is freed.
 pub const SLOT_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
+/// be gone (contract G6.9).
+pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
+
+/// Member ids of one group that were given out and not used yet; beyond it the oldest one is forgotten.
+pub const GROUP_PENDING_MEMBERS_MAX: usize = 10_000;
+
+/// Bytes of a client's or instance's name that become part of a member id: the id fits the 32767 bytes of a string.
+pub const GROUP_MEMBER_NAME_BYTES_MAX: usize = 32_000;
 
 /// Rounds in which `uniform` moves partitions between members with different subscriptions; each makes the shares more
 /// equal, and the first ones matter.
@@ -187,22 +210,18 @@ pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
 /// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
 pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
 
-/// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
-/// be gone (contract G6.9).
-pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
-
-/// Member ids of one group that were given out and not used yet; beyond it the oldest one is forgotten.
-pub const GROUP_PENDING_MEMBERS_MAX: usize = 10_000;
-
-/// Bytes of a client's or instance's name that become part of a member id: the id fits the 32767 bytes of a string.
-pub const GROUP_MEMBER_NAME_BYTES_MAX: usize = 32_000;
-
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
+    assert!(CLEAN_WRITE_BYTES.is_multiple_of(4096), "cleaned log is written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
 
     assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };
+
+/// Bytes of JoinGroup and SyncGroup requests that may wait for other members on one shard. They do not count to the
+/// budget of requests in work, which they would hold for minutes; beyond this they are answered
+/// COORDINATOR_NOT_AVAILABLE, which clients try again.
+pub const GROUP_PARKED_BYTES_MAX: usize = 64 << 20;

@@ -12,7 +12,9 @@ use hashbrown::HashMap;
 
 use crate::code::ErrorCode;
 use crate::ids::{Offset, PartitionKey, TimestampMs};
-use crate::partition::{Append, Partition, Placed, Progress, Refusal, SegmentId, WaiterId, WatchId, WritePlan};
+use crate::partition::{
+    Append, Partition, Placed, Progress, Refusal, Segment, SegmentId, WaiterId, WatchId, WritePlan,
+};
 use crate::session::Sessions;
 
 /// What has to happen outside.
@@ -191,6 +193,23 @@ impl Shard {
         // A session tells a moved log start, so parked readers look again.
         effects.extend(partition.take_watches().into_iter().map(Effect::Wake));
         dropped
+    }
+
+    /// A cleaned segment has taken the place of its sources on the disk; says whether it did here too, which it does
+    /// not when the log start has passed it or the partition is gone.
+    pub fn cleaned(&mut self, key: &PartitionKey, sources: &[SegmentId], segment: Segment) -> bool {
+        let Some(partition) = self.partitions.get_mut(key) else { return false };
+        let end = segment.next_offset();
+        let is_in_place = partition.cleaned(sources, segment);
+        // What was cleaned away must not be read from memory when it is gone from the disk.
+        let (mut count, charge) = partition.drop_tail_below(end);
+        self.tail_bytes -= charge;
+        self.tail_order.retain(|entry| {
+            let is_dropped = count > 0 && entry == key;
+            count -= usize::from(is_dropped);
+            !is_dropped
+        });
+        is_in_place
     }
 
     /// Bytes of the tail cache.

@@ -62,6 +62,7 @@ fn shard() -> Shard {
         flush_messages: 1,
         flush_ms: i64::MAX,
         deletes: true,
+        compaction: None,
         producer_ids_max: 100,
     };
     let mut shard = Shard::new(TAIL_BYTES, Sessions::new(1, 1));

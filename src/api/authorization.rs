@@ -6,6 +6,9 @@ pub const CLUSTER_OPERATIONS: i32 = 8096;
 /// Operations on a topic: bits 3 to 8, 10 and 11.
 pub const TOPIC_OPERATIONS: i32 = 3576;
 
+/// Operations on a group: bits 3, 6, 8, 10 and 11 (contract G7.4).
+pub const GROUP_OPERATIONS: i32 = 3400;
+
 /// What is told when nobody asked.
 pub const NOT_ASKED: i32 = i32::MIN;
 

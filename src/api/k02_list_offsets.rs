@@ -11,12 +11,12 @@ use kafka_protocol::messages::list_offsets_response::{
 use oncilla_shards::batch::records::Records;
 use oncilla_shards::batch::scan::scan;
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::ids::{LeaderEpoch, Offset, PartitionKey, TimestampMs};
+use oncilla_shards::ids::{Offset, PartitionKey, TimestampMs};
 
 use super::locate::{check_epoch, locate};
 use super::{Answer, Request, codec};
 use crate::ctx::Ctx;
-use crate::partitions::{Place, scan_step};
+use crate::partitions::{Place, Unread, scan_step};
 
 /// The end of what may be read.
 const LATEST: i64 = -1;
@@ -146,9 +146,21 @@ async fn find_here(
 
 /// The first record in offset order whose own timestamp is late enough, from the log start on.
 async fn first_at_or_after(ctx: &Rc<Ctx>, key: PartitionKey, wanted: TimestampMs) -> Result<Option<Found>, ErrorCode> {
+    loop {
+        match scan_for(ctx, key, wanted).await {
+            Ok(found) => return Ok(found),
+            Err(Unread::Code(code)) => return Err(code),
+            // Compaction exchanged the segment: it holds the same records or fewer under another name.
+            Err(Unread::Replaced) => {}
+        }
+    }
+}
+
+async fn scan_for(ctx: &Rc<Ctx>, key: PartitionKey, wanted: TimestampMs) -> Result<Option<Found>, Unread> {
+    let gone = Unread::Code(ErrorCode::UnknownTopicOrPartition);
     let (mut place, start) = {
         let shard = ctx.shard.borrow();
-        let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = shard.partition(&key).ok_or(gone)?;
         let Some(segment) = partition.segments().holding_time(wanted) else { return Ok(None) };
         let position = segment.index.position_of_timestamp(wanted);
         let segment_bytes = segment.bytes();
@@ -157,12 +169,12 @@ async fn first_at_or_after(ctx: &Rc<Ctx>, key: PartitionKey, wanted: TimestampMs
     loop {
         let batches = scan_step(ctx, place).await?;
         if let Some(found) = search(&batches, wanted, start) {
-            return Ok(Some(Found { epoch: place.segment.epoch.0, ..found }));
+            return Ok(Some(found));
         }
         place.position += batches.len() as u64;
         if batches.is_empty() || place.position >= place.segment_bytes {
             let shard = ctx.shard.borrow();
-            let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            let partition = shard.partition(&key).ok_or(gone)?;
             // Records before the log start can hide behind a segment's largest timestamp: the next one may have it.
             let Some(next) = partition.segments().after(place.segment) else { return Ok(None) };
             place = Place { key, segment: next.id, position: 0, segment_bytes: next.bytes() };
@@ -180,7 +192,11 @@ fn search(batches: &Bytes, wanted: TimestampMs, start: Offset) -> Option<Found> 
         let late =
             records.iter().map_while(Result::ok).find(|record| record.timestamp >= wanted && record.offset >= start);
         if let Some(record) = late {
-            return Some(Found { offset: record.offset.0, timestamp: record.timestamp.0, epoch: LeaderEpoch(-1).0 });
+            return Some(Found {
+                offset: record.offset.0,
+                timestamp: record.timestamp.0,
+                epoch: header.leader_epoch.0,
+            });
         }
     }
     None

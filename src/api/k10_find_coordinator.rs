@@ -1,4 +1,4 @@
-//! FindCoordinator 0-6 (contract G2): the node of the core that owns the key's slot.
+//! FindCoordinator 0-6 (groups contract G1): the node of the core that owns the key's slot.
 
 use std::rc::Rc;
 
@@ -14,9 +14,13 @@ use crate::ctx::{Ctx, Node};
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
+const SHARE: i8 = 2;
 
 /// First version with several keys.
 const BATCHED_FROM: i16 = 4;
+
+/// What versions 1 to 3 tell beside INVALID_REQUEST, whatever was wrong (G1.3).
+const INVALID_REQUEST: &str = "The request contradicts itself, or asks for what this broker does not know";
 
 /// Answers one request.
 pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
@@ -29,7 +33,9 @@ fn respond(ctx: &Ctx, request: &Request, asked: &FindCoordinatorRequest) -> Find
             let shard = owner(slot_of(key.as_bytes()), ctx.image().shards);
             Ok(nodes::of_shard(ctx, request, shard))
         }
-        kind => Err(format!("Coordinators of type {kind} are not served")),
+        // No share group is served, so no key of theirs has a coordinator (G1.3).
+        SHARE => Err(String::new()),
+        kind => Err(format!("Unknown coordinator type {kind}")),
     };
     let mut response = FindCoordinatorResponse::default();
     if request.version >= BATCHED_FROM {
@@ -39,7 +45,8 @@ fn respond(ctx: &Ctx, request: &Request, asked: &FindCoordinatorRequest) -> Find
     let found = coordinator(&asked.key, node(&asked.key));
     response.error_code = found.error_code;
     // Versions 1 to 3 spell the absence of an error out.
-    let message = if found.error_code == 0 { Some(text("NONE")) } else { found.error_message };
+    let message = if found.error_code == 0 { "NONE" } else { INVALID_REQUEST };
+    let message = Some(text(message));
     response.with_error_message(message).with_node_id(found.node_id).with_host(found.host).with_port(found.port)
 }
 
@@ -102,6 +109,27 @@ mod tests {
                 None => (found.error_code, found.node_id, found.host.clone(), found.port),
             };
             assert_eq!((code, node.0, host.as_str(), port), (42, -1, "", -1));
+        }
+    }
+
+    #[test]
+    fn g1_1_to_g1_3_messages_by_version_and_repeated_keys() {
+        let (ctx, _dir) = ctx();
+        for version in 1..=3 {
+            let asked = FindCoordinatorRequest::default().with_key(text("k"));
+            for (kind, message) in [(0, "NONE"), (2, INVALID_REQUEST), (9, INVALID_REQUEST)] {
+                let found: FindCoordinatorResponse = ask(&ctx, 10, version, &asked.clone().with_key_type(kind));
+                assert_eq!(found.error_message.as_deref(), Some(message), "version {version} type {kind}");
+            }
+        }
+        for version in 4..=6 {
+            let asked = FindCoordinatorRequest::default().with_coordinator_keys(vec![text("k"), text(""), text("k")]);
+            for (kind, is_empty) in [(0, true), (2, true), (9, false)] {
+                let found: FindCoordinatorResponse = ask(&ctx, 10, version, &asked.clone().with_key_type(kind));
+                assert_eq!(found.coordinators.iter().map(|c| c.key.as_str()).collect::<Vec<_>>(), ["k", "", "k"]);
+                let told = |c: &Coordinator| c.error_message.as_deref().map(str::is_empty);
+                assert!(found.coordinators.iter().all(|c| told(c) == Some(is_empty)), "{version} {kind}");
+            }
         }
     }
 }

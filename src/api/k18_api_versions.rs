@@ -20,9 +20,12 @@ pub async fn handle(ctx: &Rc<Ctx>, request: &Request) -> Answer {
     if !asked.is_valid() {
         return Answer::Body(api_versions::encode_invalid_request());
     }
-    // Levels change with the program only, so the epoch of the start grows whenever they do (contract D1).
-    let features =
-        Features { supported: features::SUPPORTED, epoch: i64::from(ctx.boot_epoch.0), finalized: features::FINALIZED };
+    let image = ctx.image();
+    // Levels change with the program or by request: both numbers only grow, one of them whenever a level changes
+    // (contract D1).
+    let changes = i64::try_from(image.features.changes).unwrap_or(i64::MAX);
+    let epoch = i64::from(ctx.boot_epoch.0).saturating_add(changes);
+    let features = Features { supported: features::SUPPORTED, epoch, finalized: &features::finalized(&image) };
     Answer::Body(api_versions::encode(request.version, apis::ANNOUNCED, &features))
 }
 
@@ -41,7 +44,10 @@ mod tests {
         let versions: ApiVersionsResponse = ask_bytes(&ctx, 18, 4, &Bytes::from_static(b"\x02a\x021\x00"));
         assert!(versions.api_keys.is_sorted_by(|a, b| a.api_key < b.api_key));
         assert_eq!(versions.finalized_features_epoch, 7);
-        assert_eq!(versions.finalized_features[0].max_version_level, 30);
+        let features = versions.finalized_features.iter().map(|f| (f.name.as_str(), f.max_version_level));
+        assert_eq!(features.collect::<Vec<_>>(), [("group.version", 1), ("metadata.version", 30)], "G20.2");
+        let supported = versions.supported_features.iter().map(|f| (f.name.as_str(), f.min_version, f.max_version));
+        assert_eq!(supported.collect::<Vec<_>>(), [("group.version", 0, 1), ("metadata.version", 7, 30)]);
     }
 
     #[test]

@@ -98,7 +98,23 @@ mod tests {
         let asked = [(2, ""), (2, "a b"), (2, "no"), (2, "t"), (4, ""), (4, "0"), (4, "x"), (4, "1"), (4, "-1")];
         let asked = asked.iter().map(|(kind, name)| resource(*kind, name)).collect();
         assert_eq!(codes(asked), [17, 17, 3, 0, 0, 0, 42, 42, 42]);
-        assert_eq!(codes([8, 16, 32, 0, 1, 3].iter().map(|kind| resource(*kind, "0")).collect()), [42; 6]);
+        assert_eq!(codes([8, 16, 0, 1, 3].iter().map(|kind| resource(*kind, "0")).collect()), [42; 5]);
+    }
+
+    #[test]
+    fn g20_4_a_group_has_three_settings_whose_defaults_are_the_brokers() {
+        let (ctx, _dir) = ctx();
+        let asked = DescribeConfigsRequest::default().with_resources(vec![resource(32, "g"), resource(32, "")]);
+        let answer: DescribeConfigsResponse = ask(&ctx, 32, 4, &asked);
+        let told: Vec<_> =
+            answer.results[0].configs.iter().map(|c| (c.name.as_str(), c.value.as_deref(), c.config_source)).collect();
+        let expected = [
+            ("consumer.assignment.interval.ms", Some("1000"), 5),
+            ("consumer.heartbeat.interval.ms", Some("5000"), 5),
+            ("consumer.session.timeout.ms", Some("45000"), 5),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(answer.results[1].error_code, 42);
     }
 
     #[test]

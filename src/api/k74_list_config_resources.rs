@@ -40,6 +40,7 @@ fn respond(ctx: &Ctx, request: &Request, asked: &ListConfigResourcesRequest) -> 
             resource::BROKER | resource::BROKER_LOGGER => {
                 nodes::ids(ctx, request).into_iter().map(|id| id.to_string()).collect()
             }
+            resource::GROUP => ctx.image().groups.keys().cloned().collect(),
             _ => Vec::new(),
         };
         let named = |name| ConfigResource::default().with_resource_name(text(name)).with_resource_type(kind);

@@ -6,6 +6,7 @@
 mod authorization;
 mod codec;
 mod features;
+mod group;
 mod locate;
 mod metadata_update;
 mod nodes;
@@ -18,7 +19,15 @@ mod k00_produce;
 mod k01_fetch;
 mod k02_list_offsets;
 mod k03_metadata;
+mod k08_offset_commit;
+mod k09_offset_fetch;
 mod k10_find_coordinator;
+mod k11_join_group;
+mod k12_heartbeat;
+mod k13_leave_group;
+mod k14_sync_group;
+mod k15_describe_groups;
+mod k16_list_groups;
 mod k18_api_versions;
 mod k19_create_topics;
 mod k20_delete_topics;
@@ -32,10 +41,12 @@ mod k32_describe_configs;
 mod k33_alter_configs;
 mod k35_describe_log_dirs;
 mod k37_create_partitions;
+mod k42_delete_groups;
 mod k43_elect_leaders;
 mod k44_incremental_alter_configs;
 mod k45_alter_partition_reassignments;
 mod k46_list_partition_reassignments;
+mod k47_offset_delete;
 mod k48_describe_client_quotas;
 mod k49_alter_client_quotas;
 mod k50_describe_user_scram_credentials;
@@ -44,6 +55,8 @@ mod k55_describe_quorum;
 mod k57_update_features;
 mod k60_describe_cluster;
 mod k61_describe_producers;
+mod k68_consumer_group_heartbeat;
+mod k69_consumer_group_describe;
 mod k74_list_config_resources;
 mod k75_describe_topic_partitions;
 
@@ -77,6 +90,14 @@ impl Request {
     /// Whether nobody will send more on the connection, so that parking for it only holds resources.
     fn peer_is_done(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.has_ended())
+    }
+
+    /// Ready when the connection is lost: nothing can be answered any more.
+    async fn peer_gone(&self) {
+        match &self.peer {
+            Some(peer) => peer.gone().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Ready when the client has sent its last byte.
@@ -118,7 +139,15 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         1 => k01_fetch::handle(ctx, request).await,
         2 => k02_list_offsets::handle(ctx, request).await,
         3 => k03_metadata::handle(ctx, request).await,
+        8 => k08_offset_commit::handle(ctx, request).await,
+        9 => k09_offset_fetch::handle(ctx, request).await,
         10 => k10_find_coordinator::handle(ctx, request).await,
+        11 => k11_join_group::handle(ctx, request).await,
+        12 => k12_heartbeat::handle(ctx, request).await,
+        13 => k13_leave_group::handle(ctx, request).await,
+        14 => k14_sync_group::handle(ctx, request).await,
+        15 => k15_describe_groups::handle(ctx, request).await,
+        16 => k16_list_groups::handle(ctx, request).await,
         18 => k18_api_versions::handle(ctx, request).await,
         19 => k19_create_topics::handle(ctx, request).await,
         20 => k20_delete_topics::handle(ctx, request).await,
@@ -132,10 +161,12 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         33 => k33_alter_configs::handle(ctx, request).await,
         35 => k35_describe_log_dirs::handle(ctx, request).await,
         37 => k37_create_partitions::handle(ctx, request).await,
+        42 => k42_delete_groups::handle(ctx, request).await,
         43 => k43_elect_leaders::handle(ctx, request).await,
         44 => k44_incremental_alter_configs::handle(ctx, request).await,
         45 => k45_alter_partition_reassignments::handle(ctx, request).await,
         46 => k46_list_partition_reassignments::handle(ctx, request).await,
+        47 => k47_offset_delete::handle(ctx, request).await,
         48 => k48_describe_client_quotas::handle(ctx, request).await,
         49 => k49_alter_client_quotas::handle(ctx, request).await,
         50 => k50_describe_user_scram_credentials::handle(ctx, request).await,
@@ -144,6 +175,8 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         57 => k57_update_features::handle(ctx, request).await,
         60 => k60_describe_cluster::handle(ctx, request).await,
         61 => k61_describe_producers::handle(ctx, request).await,
+        68 => k68_consumer_group_heartbeat::handle(ctx, request).await,
+        69 => k69_consumer_group_describe::handle(ctx, request).await,
         74 => k74_list_config_resources::handle(ctx, request).await,
         75 => k75_describe_topic_partitions::handle(ctx, request).await,
         key => Answer::Close(format!("API key {key} is not served (contract KC.5)")),
@@ -162,7 +195,7 @@ mod tests {
     #[test]
     fn kc_5_a_key_that_is_not_announced_closes() {
         let (ctx, _dir) = testing::ctx();
-        for key in [4, 38, 64, 71, 93, -1] {
+        for key in [4, 38, 64, 71, 76, 93, -1] {
             let request = Request { key, version: 0, client_id: None, body: Bytes::new(), listener: 0, peer: None };
             assert!(matches!(block_on(dispatch(&ctx, &request)), Answer::Close(_)));
         }

@@ -7,13 +7,13 @@ use oncilla_shards::ids::NodeId;
 use oncilla_shards::image::topics::{
     AlterAnswer, AlterMode, AlterResource, AlterRules, Refusal, decide_alter, resource,
 };
-use oncilla_shards::image::{Described, Image, names};
+use oncilla_shards::image::{Described, Image, group_settings, names};
 
 use super::metadata_update;
 use crate::ctx::Ctx;
 
-/// The settings of a resource as a node tells them (contract K32.1-6); loggers, telemetry and groups have none here
-/// (K32.11).
+/// The settings of a resource as a node tells them (contract K32.1-6); loggers and telemetry have none here
+/// (K32.11), a group has some whether it is there or not (G20.4).
 pub fn describe(image: &Image, node: NodeId, kind: i8, name: &str) -> Result<Vec<Described>, Refusal> {
     let refuse = |code, message: String| Err(Refusal { code, message });
     match kind {
@@ -35,6 +35,8 @@ pub fn describe(image: &Image, node: NodeId, kind: i8, name: &str) -> Result<Vec
             ),
             Err(_) => refuse(ErrorCode::InvalidRequest, format!("{name} is not a broker id")),
         },
+        resource::GROUP if name.is_empty() => refuse(ErrorCode::InvalidRequest, "The group has no name".to_owned()),
+        resource::GROUP => Ok(group_settings::describe(image.groups.get(name), &image.broker)),
         _ => refuse(ErrorCode::InvalidRequest, format!("Resource type {kind} has no settings here")),
     }
 }

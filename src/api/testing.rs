@@ -13,6 +13,7 @@ use crate::config::{Config, IoMode, Listener, ListenerMode};
 use crate::ctx::{Ctx, Node, Seed};
 use crate::disk::layout::DataDir;
 use crate::disk::remove_aside::Remover;
+use crate::groups;
 use crate::metrics::ShardMetrics;
 pub use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
@@ -52,9 +53,15 @@ fn config(data_dir: &std::path::Path) -> Config {
         fetch_max_bytes: 1 << 20,
         fetch_session_slots: 10,
         retention_check_interval_ms: 1000,
+        cleaner_enable: true,
+        cleaner_backoff_ms: 1000,
+        cleaner_dedupe_bytes: 1 << 20,
+        cleaner_io_bytes_per_second_max: None,
         producer_id_expiration_ms: 1000,
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
+        groups: Default::default(),
+        offsets_retention_check_interval_ms: 600_000,
         shutdown_drain_ms: 0,
         log_level: "info".to_owned(),
         log_format: crate::config::LogFormat::Text,
@@ -87,7 +94,20 @@ fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image, blocks: Option<Pro
     let seed = Seed { config: Arc::new(config), nodes, boot_epoch: LeaderEpoch(7), image: Arc::new(image) };
     let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
     let remover = Remover::start().expect("a thread");
-    Rc::new(Ctx::new(ShardId(0), seed, None, blocks, metrics, remover, 1))
+    let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, blocks, metrics, remover, 1));
+    groups::load_all(&ctx).expect("slots");
+    ctx
+}
+
+/// The same shard after a stop or a crash, on the same data directory.
+pub fn restarted(before: &Ctx) -> Rc<Ctx> {
+    let boot_epoch = LeaderEpoch(before.boot_epoch.0 + 1);
+    let (config, nodes, image) = (before.config.clone(), before.nodes.clone(), before.image());
+    let seed = Seed { config, nodes, boot_epoch, image };
+    let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
+    let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, before.remover.clone(), 1));
+    groups::load_all(&ctx).expect("slots");
+    ctx
 }
 
 /// The first of `shards` shards, as nodes of their own or as one, with one topic `t` of four partitions. Only requests

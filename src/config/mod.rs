@@ -4,9 +4,11 @@
 //! [`Config`] that everything else uses. A wrong setting stops the start with a sentence for each problem.
 
 pub mod file;
+mod groups;
 pub mod listeners;
 pub mod machine;
 pub mod resolve;
+mod row;
 pub mod table;
 mod typed;
 pub mod value;
@@ -15,6 +17,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use oncilla_shards::groups::GroupSettings;
 use oncilla_shards::ids::BrokerId;
 
 pub use machine::Machine;
@@ -109,12 +112,24 @@ pub struct Config {
     pub fetch_session_slots: usize,
     /// `log.retention.check.interval.ms`
     pub retention_check_interval_ms: u64,
+    /// `log.cleaner.enable`
+    pub cleaner_enable: bool,
+    /// `log.cleaner.backoff.ms`
+    pub cleaner_backoff_ms: u64,
+    /// `log.cleaner.dedupe.buffer.size`: memory for keys of all shards together.
+    pub cleaner_dedupe_bytes: usize,
+    /// `log.cleaner.io.max.bytes.per.second`, all shards together; `None` for no limit.
+    pub cleaner_io_bytes_per_second_max: Option<u64>,
     /// `producer.id.expiration.ms`
     pub producer_id_expiration_ms: i64,
     /// `producer.id.expiration.check.interval.ms`
     pub producer_id_expiration_check_interval_ms: u64,
     /// `producer.ids.per.partition.max`: producer ids remembered for one partition; the longest idle one leaves first.
     pub producer_ids_max: usize,
+    /// Settings of consumer groups, as fixed at start.
+    pub groups: GroupSettings,
+    /// `offsets.retention.check.interval.ms`
+    pub offsets_retention_check_interval_ms: u64,
     /// `shutdown.drain.timeout.ms`: longest wait for requests in work at SIGTERM.
     pub shutdown_drain_ms: u64,
     /// `log.level`

@@ -4,128 +4,7 @@
 //! Names are Kafka's where Kafka has the setting. One name may begin another (`max.connections` and
 //! `max.connections.per.ip`); in TOML the longer one is then written in quotes.
 
-/// What a value may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// Any text that is not empty.
-    Text,
-    /// A directory.
-    Path,
-    /// `NAME://host:port`, comma separated.
-    Listeners,
-    /// `host:port` or `off`.
-    Address,
-    /// `true` or `false`.
-    Bool,
-    /// A whole number.
-    Count(i64, i64),
-    /// A number of bytes; text may carry a unit.
-    Bytes(i64, i64),
-    /// A time in the setting's own unit; text may carry another.
-    Time(TimeUnit, i64, i64),
-    /// A number from 0 to 1.
-    Ratio,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Any of these words, comma separated.
-    Words(&'static [&'static str]),
-}
-
-/// Units of time that names of settings end in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeUnit {
-    /// Microseconds.
-    Us,
-    /// Milliseconds.
-    Ms,
-    /// Minutes.
-    Minutes,
-    /// Hours.
-    Hours,
-}
-
-impl TimeUnit {
-    /// Nanoseconds in one.
-    #[must_use]
-    pub fn nanos(self) -> u128 {
-        match self {
-            Self::Us => 1_000,
-            Self::Ms => 1_000_000,
-            Self::Minutes => 60_000_000_000,
-            Self::Hours => 3_600_000_000_000,
-        }
-    }
-
-    /// The word after a number.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Us => "us",
-            Self::Ms => "ms",
-            Self::Minutes => "minutes",
-            Self::Hours => "hours",
-        }
-    }
-}
-
-impl Kind {
-    /// The unit of a plain number, empty where there is none.
-    #[must_use]
-    pub fn unit(&self) -> &'static str {
-        match self {
-            Self::Bytes(..) => "bytes",
-            Self::Time(unit, ..) => unit.word(),
-            _ => "",
-        }
-    }
-}
-
-/// The value when nobody sets one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultValue {
-    /// This text.
-    Fixed(&'static str),
-    /// As many as the machine lets the process use.
-    Cores,
-    /// A quarter of the memory available, at most 1 GiB.
-    CacheBytes,
-    /// What `socket.request.max.bytes` is, times this: a limit below one request would refuse it for ever.
-    RequestBytes(i64),
-    /// None; the documentation says what then holds.
-    Unset,
-}
-
-/// Who uses a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The broker.
-    Broker,
-    /// Topics that do not set this of their own.
-    Topic(&'static str),
-}
-
-/// One setting.
-#[derive(Debug)]
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// What it may be.
-    pub kind: Kind,
-    /// What it is when not set.
-    pub default: DefaultValue,
-    /// Who uses it.
-    pub place: Place,
-    /// One sentence.
-    pub doc: &'static str,
-}
-
-impl Row {
-    /// Name of the environment variable that sets it.
-    #[must_use]
-    pub fn env_name(&self) -> String {
-        format!("ONCILLA_{}", self.name.replace('.', "_").to_ascii_uppercase())
-    }
-}
+pub use super::row::{DefaultValue, Kind, Place, Row, TimeUnit};
 
 /// The row of a name.
 #[must_use]
@@ -239,6 +118,98 @@ pub static TABLE: &[Row] = &[
     ),
     broker("delete.topic.enable", Bool, "true", "Lets clients delete topics."),
     broker("fetch.max.bytes", Bytes(1024, I32), "57671680", "Most bytes of records in one Fetch answer."),
+    broker(
+        "group.consumer.assignment.interval.ms",
+        Time(Ms, 0, I32),
+        "1000",
+        "Shortest time between two targets of a consumer group.",
+    ),
+    broker(
+        "group.consumer.assignors",
+        Words(&["uniform", "range"]),
+        "uniform,range",
+        "Assignors of consumer groups; the first is the default.",
+    ),
+    broker(
+        "group.consumer.heartbeat.interval.ms",
+        Time(Ms, 1, I32),
+        "5000",
+        "Time between two heartbeats of a consumer member.",
+    ),
+    broker(
+        "group.consumer.max.assignment.interval.ms",
+        Time(Ms, 0, I32),
+        "15000",
+        "Most that an assignment interval may be set to.",
+    ),
+    broker(
+        "group.consumer.max.heartbeat.interval.ms",
+        Time(Ms, 1, I32),
+        "15000",
+        "Most that a heartbeat interval may be set to.",
+    ),
+    broker(
+        "group.consumer.max.session.timeout.ms",
+        Time(Ms, 1, I32),
+        "60000",
+        "Most that a session timeout may be set to.",
+    ),
+    broker("group.consumer.max.size", Count(1, I32), "2147483647", "Most members of a consumer group."),
+    broker(
+        "group.consumer.migration.policy",
+        Choice(&["bidirectional", "upgrade", "downgrade", "disabled"]),
+        "bidirectional",
+        "Which protocol changes of a group are allowed.",
+    ),
+    broker(
+        "group.consumer.min.assignment.interval.ms",
+        Time(Ms, 0, I32),
+        "0",
+        "Least that an assignment interval may be set to.",
+    ),
+    broker(
+        "group.consumer.min.heartbeat.interval.ms",
+        Time(Ms, 1, I32),
+        "5000",
+        "Least that a heartbeat interval may be set to.",
+    ),
+    broker(
+        "group.consumer.min.session.timeout.ms",
+        Time(Ms, 1, I32),
+        "45000",
+        "Least that a session timeout may be set to.",
+    ),
+    broker(
+        "group.consumer.session.timeout.ms",
+        Time(Ms, 1, I32),
+        "45000",
+        "Silence after which a consumer member is removed.",
+    ),
+    broker(
+        "group.coordinator.rebalance.protocols",
+        Words(&["classic", "consumer", "streams"]),
+        "classic,consumer,streams",
+        "Protocols of groups; streams is not served.",
+    ),
+    broker(
+        "group.initial.rebalance.delay.ms",
+        Time(Ms, 0, I32),
+        "3000",
+        "Time that the first members of a group are waited for.",
+    ),
+    broker(
+        "group.max.session.timeout.ms",
+        Time(Ms, 0, I32),
+        "1800000",
+        "Longest session timeout that a classic member may ask for.",
+    ),
+    broker("group.max.size", Count(1, I32), "2147483647", "Most members of a classic group."),
+    broker(
+        "group.min.session.timeout.ms",
+        Time(Ms, 0, I32),
+        "6000",
+        "Shortest session timeout that a classic member may ask for.",
+    ),
     special(
         "http.listen",
         Address,
@@ -257,12 +228,31 @@ pub static TABLE: &[Row] = &[
         CacheBytes,
         "Newest batches kept in memory for consumers, all cores together.",
     ),
+    broker(
+        "log.cleaner.backoff.ms",
+        Time(Ms, 1, I64),
+        "15000",
+        "Time between two looks for logs to compact while none is due.",
+    ),
+    broker(
+        "log.cleaner.dedupe.buffer.size",
+        Bytes(24, I64),
+        "134217728",
+        "Memory for the keys of logs that are being compacted, all cores together; 24 bytes a key.",
+    ),
     topic(
         "log.cleaner.delete.retention.ms",
         "delete.retention.ms",
         Time(Ms, 0, I64),
         "86400000",
-        "Time that delete markers stay in a compacted topic.",
+        "Time that tombstones and markers stay in a compacted topic after it was first compacted with them.",
+    ),
+    broker("log.cleaner.enable", Bool, "true", "Compacts the topics that ask for it."),
+    special(
+        "log.cleaner.io.max.bytes.per.second",
+        Bytes(1, I64),
+        Unset,
+        "Bytes that compaction reads and writes in a second, all cores together; unset has no limit.",
     ),
     topic(
         "log.cleaner.max.compaction.lag.ms",
@@ -288,9 +278,9 @@ pub static TABLE: &[Row] = &[
     topic(
         "log.cleanup.policy",
         "cleanup.policy",
-        Words(&["delete"]),
+        Words(&["compact", "delete"]),
         "delete",
-        "What happens to old segments; compact is not served yet.",
+        "What happens to old segments: delete removes them, compact keeps the last record of each key.",
     ),
     special("log.dirs", Path, DefaultValue::Fixed("./oncilla-data"), "Data directory; one."),
     topic(
@@ -447,6 +437,37 @@ pub static TABLE: &[Row] = &[
         "Kept for tools: there is one copy, and it is durable before it is acknowledged.",
     ),
     broker("num.partitions", Count(1, 10_000), "1", "Partitions of topics whose creator leaves them to the broker."),
+    broker(
+        "offset.metadata.max.bytes",
+        Bytes(0, I32),
+        "4096",
+        "Longest text that a client may store beside an offset, in UTF-16 units.",
+    ),
+    broker(
+        "offsets.retention.check.interval.ms",
+        Time(Ms, 1, I64),
+        "600000",
+        "Time between two looks for offsets to forget.",
+    ),
+    broker(
+        "offsets.retention.minutes",
+        Time(Minutes, 1, I32),
+        "10080",
+        "Age at which committed offsets are forgotten.",
+    ),
+    broker("offsets.topic.num.partitions", Count(1, I32), "50", "Kept for tools: the state of groups is no topic."),
+    broker(
+        "offsets.topic.replication.factor",
+        Count(1, 32_767),
+        "3",
+        "Kept for tools: the state of groups is no topic.",
+    ),
+    broker(
+        "offsets.topic.segment.bytes",
+        Bytes(1, I32),
+        "104857600",
+        "Kept for tools: the state of groups is no topic.",
+    ),
     broker(
         "poll.spin.us",
         Time(Us, 0, 1_000_000),

@@ -7,7 +7,7 @@ use oncilla_shards::ids::BrokerId;
 
 use super::resolve::{ConfigError, Inputs, Resolved, Source, resolve};
 use super::table::Place;
-use super::{Config, IoMode, Listener, ListenerMode, LogFormat, Machine, listeners};
+use super::{Config, IoMode, Listener, ListenerMode, LogFormat, Machine, groups, listeners};
 
 impl Config {
     /// Settings from flags, environment and file; the error has a sentence for everything that is wrong.
@@ -34,6 +34,7 @@ impl Config {
             problems.push(why);
             None
         });
+        let limits = groups::Limits::of(&all);
         let idle_ms = int(&all, "connections.max.idle.ms");
         let config = Self {
             broker_id: BrokerId(number(&all, "broker.id")),
@@ -62,9 +63,19 @@ impl Config {
             fetch_max_bytes: number(&all, "fetch.max.bytes"),
             fetch_session_slots: number(&all, "max.incremental.fetch.session.cache.slots"),
             retention_check_interval_ms: number(&all, "log.retention.check.interval.ms"),
+            cleaner_enable: flag(&all, "log.cleaner.enable"),
+            cleaner_backoff_ms: number(&all, "log.cleaner.backoff.ms"),
+            cleaner_dedupe_bytes: number(&all, "log.cleaner.dedupe.buffer.size"),
+            cleaner_io_bytes_per_second_max: all
+                .setting("log.cleaner.io.max.bytes.per.second")
+                .value
+                .as_deref()
+                .map(|text| text.parse().expect("a number in plain form")),
             producer_id_expiration_ms: int(&all, "producer.id.expiration.ms"),
             producer_id_expiration_check_interval_ms: number(&all, "producer.id.expiration.check.interval.ms"),
             producer_ids_max: number(&all, "producer.ids.per.partition.max"),
+            groups: groups::settings(&all),
+            offsets_retention_check_interval_ms: number(&all, "offsets.retention.check.interval.ms"),
             shutdown_drain_ms: number(&all, "shutdown.drain.timeout.ms"),
             log_level: text(&all, "log.level").to_string(),
             log_format: if text(&all, "log.format") == "json" { LogFormat::Json } else { LogFormat::Text },
@@ -72,6 +83,7 @@ impl Config {
             settings: all.settings,
             warnings: all.warnings,
         };
+        groups::check(&config.groups, &limits, &mut problems);
         config.check_together(&mut problems);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -142,16 +154,16 @@ fn topic_defaults(all: &Resolved) -> std::collections::BTreeMap<String, String> 
         .collect()
 }
 
-fn text<'a>(all: &'a Resolved, name: &str) -> &'a str {
+pub(super) fn text<'a>(all: &'a Resolved, name: &str) -> &'a str {
     all.setting(name).value.as_deref().unwrap_or_else(|| panic!("{name} has a default"))
 }
 
-fn int(all: &Resolved, name: &str) -> i64 {
+pub(super) fn int(all: &Resolved, name: &str) -> i64 {
     text(all, name).parse().unwrap_or_else(|_| panic!("{name} is a number in plain form"))
 }
 
 /// The range of the table is within the type.
-fn number<T: TryFrom<i64>>(all: &Resolved, name: &str) -> T {
+pub(super) fn number<T: TryFrom<i64>>(all: &Resolved, name: &str) -> T {
     T::try_from(int(all, name)).unwrap_or_else(|_| panic!("the range of {name} fits its type"))
 }
 

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use oncilla_shards::ids::{BrokerId, LeaderEpoch, Offset, TopicId};
+use oncilla_shards::ids::{BrokerId, LeaderEpoch, Offset, SlotId, TopicId};
+use oncilla_shards::limits::SLOTS;
 use oncilla_shards::partition::SegmentId;
 
 /// Longest part of a topic's name that its directory carries. File systems allow 255 bytes, the id and the suffix of
@@ -13,6 +14,9 @@ const DIR_NAME_TOPIC_BYTES_MAX: usize = 200;
 
 /// Suffix of a directory whose topic is deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
+
+/// Suffix of a cleaned segment until it takes its sources' place.
+pub const CLEANED_SUFFIX: &str = ".cleaned";
 
 /// Suffix of a file set aside by recovery.
 pub const DAMAGED_SUFFIX: &str = ".damaged";
@@ -85,6 +89,12 @@ impl DataDir {
         self.cluster().join("producer_ids")
     }
 
+    /// Where the slots of one kind are.
+    #[must_use]
+    pub fn slots(&self, kind: &str) -> PathBuf {
+        self.cluster().join(kind)
+    }
+
     /// Producer-id block of one broker.
     #[must_use]
     pub fn producer_ids(&self, broker: BrokerId) -> PathBuf {
@@ -155,7 +165,8 @@ pub trait SegmentPaths {
 impl SegmentPaths for SegmentId {
     fn file(self, kind: SegmentFile) -> String {
         assert!(self.base.0 >= 0 && self.epoch.0 >= 0, "segment {} of epoch {}", self.base, self.epoch);
-        format!("{:020}.{}.{}", self.base.0, self.epoch, kind.extension())
+        let generation = if self.generation == 0 { String::new() } else { format!(".{}", self.generation) };
+        format!("{:020}.{}{generation}.{}", self.base.0, self.epoch, kind.extension())
     }
 
     fn path(self, partition: &Path, kind: SegmentFile) -> PathBuf {
@@ -170,7 +181,11 @@ pub fn parse_segment_file(name: &str) -> Option<(SegmentId, SegmentFile)> {
     let (base, epoch) = stem.split_once('.')?;
     let kinds = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
     let kind = kinds.into_iter().find(|k| k.extension() == extension)?;
-    let segment = SegmentId { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?) };
+    let (epoch, generation) = match epoch.split_once('.') {
+        Some((epoch, generation)) => (epoch, generation.parse().ok()?),
+        None => (epoch, 0),
+    };
+    let segment = SegmentId { base: parse_offset(base)?, epoch: LeaderEpoch(epoch.parse().ok()?), generation };
     (segment.epoch.0 >= 0 && segment.file(kind) == name).then_some((segment, kind))
 }
 
@@ -186,6 +201,58 @@ pub fn snapshot_name(offset: Offset) -> String {
 pub fn parse_snapshot_name(name: &str) -> Option<Offset> {
     parse_offset(name.strip_suffix(".snapshot")?)
 }
+
+/// Name of a slot's checkpoint.
+#[must_use]
+pub fn checkpoint_name(slot: SlotId) -> String {
+    assert!(slot.0 < SLOTS, "there is no slot {slot}");
+    format!("slot-{:02}.json", slot.0)
+}
+
+/// The slot in a checkpoint's name.
+#[must_use]
+pub fn parse_checkpoint_name(name: &str) -> Option<SlotId> {
+    parse_slot(name.strip_suffix(".json")?)
+}
+
+/// A journal of a slot; the order is the one in which a slot's journals were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JournalId {
+    /// Whose it is.
+    pub slot: SlotId,
+    /// Of the start that wrote it.
+    pub epoch: LeaderEpoch,
+    /// Which of that start's.
+    pub roll: u32,
+}
+
+impl JournalId {
+    /// Name of the file.
+    #[must_use]
+    pub fn file(self) -> String {
+        assert!(self.slot.0 < SLOTS && self.epoch.0 >= 0, "slot {} of epoch {}", self.slot, self.epoch);
+        format!("slot-{:02}.{}.{}.journal", self.slot.0, self.epoch, self.roll)
+    }
+}
+
+/// Reads what [`JournalId::file`] wrote.
+#[must_use]
+pub fn parse_journal_name(name: &str) -> Option<JournalId> {
+    let mut parts = name.strip_suffix(".journal")?.splitn(3, '.');
+    let slot = parse_slot(parts.next()?)?;
+    let epoch = LeaderEpoch(parts.next()?.parse().ok()?);
+    let journal = JournalId { slot, epoch, roll: parts.next()?.parse().ok()? };
+    (epoch.0 >= 0 && journal.file() == name).then_some(journal)
+}
+
+fn parse_slot(stem: &str) -> Option<SlotId> {
+    let digits = stem.strip_prefix("slot-")?;
+    let slot = SlotId(digits.parse().ok()?);
+    (slot.0 < SLOTS && format!("{:02}", slot.0) == digits).then_some(slot)
+}
+
+/// Name of the file with what compaction did to a partition.
+pub const COMPACTION_NAME: &str = "compaction.json";
 
 /// Name of the file with a partition's log start.
 pub const LOG_START_NAME: &str = "log-start.json";
@@ -209,19 +276,30 @@ mod tests {
         assert_eq!(dir.metadata(), Path::new("/d/__cluster/metadata.json"));
         assert_eq!(dir.epoch(), Path::new("/d/__cluster/epoch.json"));
         assert_eq!(dir.lock_file(), Path::new("/d/meta.lock"));
-        let segment = SegmentId { base: Offset(42), epoch: LeaderEpoch(7) };
+        let segment = SegmentId::new(Offset(42), LeaderEpoch(7));
         assert_eq!(segment.path(Path::new("/p"), SegmentFile::Log), Path::new("/p/00000000000000000042.7.log"));
+        let cleaned = SegmentId { generation: 3, ..segment };
+        assert_eq!(cleaned.file(SegmentFile::Index), "00000000000000000042.7.3.index");
         assert_eq!(snapshot_name(Offset(42)), "00000000000000000042.snapshot");
+        assert_eq!(dir.slots("group_state"), Path::new("/d/__cluster/group_state"));
+        assert_eq!(checkpoint_name(SlotId(7)), "slot-07.json");
+        let journal = JournalId { slot: SlotId(49), epoch: LeaderEpoch(3), roll: 12 };
+        assert_eq!(journal.file(), "slot-49.3.12.journal");
     }
 
     #[test]
     fn every_name_parses_back() {
-        for (base, epoch) in [(0, 0), (i64::MAX, i32::MAX), (10, 3)] {
-            let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch) };
+        for (base, epoch, generation) in [(0, 0, 0), (i64::MAX, i32::MAX, u32::MAX), (10, 3, 1)] {
+            let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch), generation };
             for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
                 assert_eq!(parse_segment_file(&segment.file(kind)), Some((segment, kind)));
             }
             assert_eq!(parse_snapshot_name(&snapshot_name(Offset(base))), Some(Offset(base)));
+        }
+        for (slot, epoch, roll) in [(0, 0, 0), (49, i32::MAX, u32::MAX), (10, 3, 2)] {
+            let journal = JournalId { slot: SlotId(slot), epoch: LeaderEpoch(epoch), roll };
+            assert_eq!(parse_journal_name(&journal.file()), Some(journal));
+            assert_eq!(parse_checkpoint_name(&checkpoint_name(SlotId(slot))), Some(SlotId(slot)));
         }
         assert_eq!(parse_topic_dir_name(&topic_dir_name("x.y-z_", ID)), Some(ID));
         assert_eq!(parse_partition_dir_name(&partition_dir_name(9_999)), Some(9_999));
@@ -234,11 +312,29 @@ mod tests {
             "00000000000000000042.log",
             "00000000000000000042.-1.log",
             "00000000000000000042.01.log",
+            "00000000000000000042.1.0.log",
+            "00000000000000000042.1.2.3.log",
+            "00000000000000000042.1.2.log.cleaned",
             "00000000000000000042.1.log.damaged",
             "+0000000000000000042.1.log",
             "99999999999999999999.1.log",
         ] {
             assert_eq!(parse_segment_file(name), None, "{name}");
+        }
+        for name in [
+            "slot-1.1.0.journal",
+            "slot-50.1.0.journal",
+            "slot-01.-1.0.journal",
+            "slot-01.1.journal",
+            "slot-01.1.00.journal",
+            "slot-01.1.0.0.journal",
+            "slot-+1.1.0.journal",
+            "slot-01.json",
+        ] {
+            assert_eq!(parse_journal_name(name), None, "{name}");
+        }
+        for name in ["slot-1.json", "slot-50.json", "slot-001.json", "slot-01.json.tmp-1-1", "slot-.json"] {
+            assert_eq!(parse_checkpoint_name(name), None, "{name}");
         }
         assert_eq!(parse_topic_dir_name(".ASNFZ4mrze_-3LqYdlQyEA"), None);
         assert_eq!(parse_topic_dir_name("t.ASNFZ4mrze_-3LqYdlQyEA.deleted"), None);

@@ -6,7 +6,8 @@
 //! appends to an old segment, and nothing behind a bad batch of a segment is ever served.
 //! Segments that do not continue the log (after a hole, or inside it) are renamed to `.damaged`, with a log line, never
 //! deleted; so is a copy of what was cut from a segment that had been sealed. Where the first segment is gone, the log
-//! starts later, as after a removal, but with a log line.
+//! starts later, as after a removal, but with a log line. An exchange of segments by compaction is finished or undone
+//! first (`compaction`); only a cleaned segment may have gaps between its batches and batches of several epochs.
 //! Failure: an error leaves the directory in a state from which recovery starts again.
 
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use super::indexes::{read_index_blocking, write_index_blocking};
 use super::layout::{DAMAGED_SUFFIX, SegmentFile, SegmentPaths, parse_segment_file};
 use super::remove_aside::{set_aside_blocking, sweep_blocking};
 use super::replace::{remove_leftovers_blocking, replace_blocking, sync_parent};
-use super::{DiskError, context, log_start, snapshot_file};
+use super::{DiskError, compaction, context, log_start, snapshot_file};
 
 /// What recovery needs to know of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub fn verify_batch(bytes: &[u8]) -> Result<BatchSpan, String> {
         base_offset: header.base_offset,
         next_offset: header.next_offset(),
         leader_epoch: header.leader_epoch,
-        max_timestamp: header.max_timestamp,
+        max_timestamp: header.newest_timestamp(),
     })
 }
 
@@ -116,6 +117,8 @@ pub struct RecoveredPartition {
     pub log_end: Offset,
     /// Where each leader epoch begins, oldest first.
     pub epochs: Vec<(LeaderEpoch, Offset)>,
+    /// How far compaction has gone.
+    pub cleaned_to: Offset,
     /// What was cut, for metrics and the log.
     pub cuts: Vec<Cut>,
     /// Names that were set aside as `.damaged`.
@@ -126,6 +129,7 @@ pub struct RecoveredPartition {
 pub fn recover_partition(partition: &Path, rules: &mut dyn RecoveryRules) -> Result<RecoveredPartition, DiskError> {
     remove_leftovers_blocking(partition)?;
     sweep_blocking(partition)?;
+    let compaction = compaction::recover_blocking(partition)?;
     let stored_start = log_start::read_blocking(partition)?;
     let mut recovery = Recovery { partition, cuts: vec![], set_aside: vec![] };
     let mut segments: Vec<RecoveredSegment> = Vec::new();
@@ -149,9 +153,16 @@ pub fn recover_partition(partition: &Path, rules: &mut dyn RecoveryRules) -> Res
     let log_start = stored_start.max(first).unwrap_or_default();
     recovery.replay(&mut segments, log_start, rules)?;
     let log_end = log_end(&segments, log_start);
-    let mut epochs: Vec<(LeaderEpoch, Offset)> = segments.iter().map(|s| (s.name.epoch, s.name.base)).collect();
-    epochs.dedup_by_key(|(epoch, _)| *epoch);
-    Ok(RecoveredPartition { segments, log_start, log_end, epochs, cuts: recovery.cuts, set_aside: recovery.set_aside })
+    let names: Vec<SegmentId> = segments.iter().map(|segment| segment.name).collect();
+    Ok(RecoveredPartition {
+        segments,
+        log_start,
+        log_end,
+        epochs: compaction::epoch_history(&compaction.epochs, &names, log_end),
+        cleaned_to: compaction.cleaned_to.min(log_end),
+        cuts: recovery.cuts,
+        set_aside: recovery.set_aside,
+    })
 }
 
 /// A log start beyond the last segment is where the log ends: offsets are never given out again.
@@ -301,8 +312,11 @@ impl Recovery<'_> {
             let mut next = if position == 0 { Some(segment.name.base) } else { None };
             while position < log.len() {
                 let Ok(span) = rules.verify(&log[position..]) else { return Ok(Some(i)) };
-                let continues = next.map_or(span.base_offset <= from, |next| span.base_offset == next);
-                if !continues || span.leader_epoch != segment.name.epoch {
+                let continues = match next {
+                    Some(next) => continues(segment.name, &span, next) && has_epoch_of(segment.name, &span),
+                    None => span.base_offset <= from && has_epoch_of(segment.name, &span),
+                };
+                if !continues {
                     return Ok(Some(i));
                 }
                 if span.base_offset >= from {
@@ -391,10 +405,10 @@ fn walk(log: &[u8], name: SegmentId, rules: &dyn RecoveryRules, index: &mut Segm
             return format!("a batch of {} bytes where {} are left", span.bytes, rest.len());
         }
         let last_offset = span.next_offset.plus(-1);
-        if span.base_offset != index.next_offset() || span.next_offset <= span.base_offset {
+        if !continues(name, &span, index.next_offset()) {
             return format!("batch {}..{} after offset {}", span.base_offset, span.next_offset, index.next_offset());
         }
-        if span.leader_epoch != name.epoch {
+        if !has_epoch_of(name, &span) {
             return format!("a batch of leader epoch {} in a segment of epoch {}", span.leader_epoch, name.epoch);
         }
         if !index.can_hold(last_offset, position + span.bytes as u64) {
@@ -404,6 +418,17 @@ fn walk(log: &[u8], name: SegmentId, rules: &dyn RecoveryRules, index: &mut Segm
         index.observe(IndexedBatch { position, bytes: span.bytes, last_offset, max_timestamp });
     }
     String::new()
+}
+
+/// Whether a batch stands where the one before, which ends at `next`, lets it. Compaction leaves gaps.
+fn continues(name: SegmentId, span: &BatchSpan, next: Offset) -> bool {
+    let follows = if name.generation == 0 { span.base_offset == next } else { span.base_offset >= next };
+    follows && span.next_offset > span.base_offset
+}
+
+/// Whether a batch is of the segment's leader epoch. A cleaned one may go on with the epochs of what it took in.
+fn has_epoch_of(name: SegmentId, span: &BatchSpan) -> bool {
+    if name.generation == 0 { span.leader_epoch == name.epoch } else { span.leader_epoch >= name.epoch }
 }
 
 /// The file's bytes, `None` for an empty file.

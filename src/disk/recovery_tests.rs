@@ -17,6 +17,7 @@ fn batch(base: i64, records: i32, epoch: i32, payload: usize) -> Vec<u8> {
     out[16] = 2;
     out[23..27].copy_from_slice(&(records - 1).to_be_bytes());
     out[35..43].copy_from_slice(&(1_000 + base).to_be_bytes());
+    out[57..61].copy_from_slice(&records.to_be_bytes());
     out[HEADER..].fill(0xab);
     let crc = crc32c::crc32c(&out[21..]);
     out[17..21].copy_from_slice(&crc.to_be_bytes());
@@ -50,7 +51,7 @@ impl RecoveryRules for Rules {
 }
 
 fn name(base: i64, epoch: i32) -> SegmentId {
-    SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch) }
+    SegmentId::new(Offset(base), LeaderEpoch(epoch))
 }
 
 fn log_path(dir: &Path, base: i64, epoch: i32) -> PathBuf {

@@ -14,7 +14,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{DiskError, context};
 use crate::rt::file::blocking;
 
-const TEMPORARY_MARK: &str = ".tmp-";
+/// In the name of every file that will replace another.
+pub(super) const TEMPORARY_MARK: &str = ".tmp-";
 
 /// Replaces the content of `path`, durably; blocks.
 pub fn replace_blocking(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {

@@ -1,45 +1,20 @@
-//! The one writer of one segment: each append is one operation that is durable when it completes.
+//! The one writer of one segment: an [`AppendFile`] that is sealed, with its indexes, when it is full.
 //!
-//! Owner: the partition's writer task. Writes are whole blocks: the tail block stays in memory and is written again as
-//! it fills, its durable bytes with the values they have, so that a torn write cannot change them; zeros follow the
-//! tail, and recovery stops there. Ahead of the tail a background task allocates and zeroes a window, because a
-//! durable write over written blocks costs about half of one that extends the file. The window starts at the second
-//! append with `ZERO_AHEAD_BYTES_MIN` and doubles each time, so a partition with one record owns one block.
-//!
-//! Two writes never overlap: the window starts at or behind the end of every append before it, one window is in work
-//! at a time, and an append that would reach into it waits until it is done. An append is `&mut`, so there is one.
-//!
-//! Why O_DIRECT | O_DSYNC is the default: to 16 files at once it wrote 1.2 to 4 times as often as O_DIRECT with an
-//! fdatasync and 3 to 9 times as often as through the page cache, to 64 files 2.6 to 7 and 3 to 6 times
-//! (`benches/disk_modes.rs`, ext4 on a virtual disk, three runs beside busy builds). One file alone is the exception
-//! there: p50 of 4 ms against 0.1 ms with an fdatasync. Our explanation, not proven: a device without FUA has the sync
-//! of an O_DSYNC write done by a kernel worker, which waits for a core like any thread. Idle, O_DSYNC wins alone too.
-//!
-//! Failure: the first failed write, sync or abandoned append poisons the writer, and every later call returns that
-//! error: what the device holds is unknown until recovery has read it. A failed window only makes appends slower.
+//! Owner: the partition's writer task. Failure: as for the file; the first failed write, sync or abandoned append
+//! poisons the writer.
 
-use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
-use bytes::Bytes;
 use oncilla_shards::ids::{LeaderEpoch, Offset};
-use oncilla_shards::limits::{
-    ZERO_AHEAD_APPEND_BYTES_MAX, ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX,
-};
 use oncilla_shards::partition::{SegmentId, SegmentIndex};
 
 use super::DiskError;
+pub use super::append_file::Written;
+use super::append_file::{AppendFile, AppendOptions};
 use super::indexes::write_index_blocking;
 use super::layout::{SegmentFile, SegmentPaths};
-use crate::rt::file::{
-    Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FaultPlan, FileMode, FileOptions, blocking, spawn_background,
-    sync_directory,
-};
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
+use crate::rt::file::{FaultPlan, FileMode, blocking};
 
 /// How a segment is written.
 #[derive(Clone, Debug)]
@@ -54,42 +29,11 @@ pub struct SegmentOptions {
     pub faults: Option<Arc<FaultPlan>>,
 }
 
-/// What an append wrote.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// Where it starts in the segment.
-    pub position: u64,
-    /// Its length.
-    pub bytes: usize,
-    /// The bytes themselves, for the tail cache.
-    pub buffer: Bytes,
-}
-
-/// Zeroing ahead of the tail, shared with the task that does it.
-#[derive(Default)]
-struct Ahead {
-    /// Everything below is written or zeroed.
-    ready_end: Cell<u64>,
-    /// End of the window in work, which starts at `ready_end`; 0 if there is none.
-    working_end: Cell<u64>,
-    failed: Cell<bool>,
-    waiting: RefCell<Option<Waker>>,
-}
-
 /// Writer of one segment.
 pub struct SegmentWriter {
-    file: Rc<DurableFile>,
+    file: AppendFile,
     partition: PathBuf,
     segment: SegmentId,
-    segment_bytes: u64,
-    end: u64,
-    /// The bytes of the last, partly filled block.
-    tail: Vec<u8>,
-    ahead: Rc<Ahead>,
-    window_bytes: u64,
-    appends: u64,
-    poison: Option<DiskError>,
-    is_appending: bool,
 }
 
 impl SegmentWriter {
@@ -100,24 +44,11 @@ impl SegmentWriter {
         epoch: LeaderEpoch,
         options: SegmentOptions,
     ) -> Result<Self, DiskError> {
-        let segment = SegmentId { base, epoch };
-        let file_options = FileOptions { mode: options.mode, durable: options.durable, faults: options.faults };
-        let path = segment.path(partition, SegmentFile::Log);
-        let file = DurableFile::open(&path, Access::Create, &file_options).await?;
-        sync_directory(partition).await?;
-        Ok(Self {
-            file: Rc::new(file),
-            partition: partition.to_path_buf(),
-            segment,
-            segment_bytes: options.segment_bytes,
-            end: 0,
-            tail: Vec::new(),
-            ahead: Rc::default(),
-            window_bytes: ZERO_AHEAD_BYTES_MIN,
-            appends: 0,
-            poison: None,
-            is_appending: false,
-        })
+        let segment = SegmentId::new(base, epoch);
+        let SegmentOptions { mode, durable, segment_bytes, faults } = options;
+        let options = AppendOptions { mode, durable, file_bytes: segment_bytes, faults };
+        let file = AppendFile::create(&segment.path(partition, SegmentFile::Log), options).await?;
+        Ok(Self { file, partition: partition.to_path_buf(), segment })
     }
 
     /// Which segment this is.
@@ -141,145 +72,33 @@ impl SegmentWriter {
     /// Bytes appended so far.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.end
+        self.file.end()
     }
 
     /// Appends `len` bytes that `fill` puts into a buffer of that length, as one write.
     pub async fn append_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Written, DiskError> {
-        self.check()?;
-        assert!(len > 0, "an append of nothing to {}", self.path().display());
-        let kept = self.tail.len();
-        let mut buffer = AlignedBuffer::zeroed((kept + len).next_multiple_of(BLOCK_BYTES));
-        buffer.as_mut_slice()[..kept].copy_from_slice(&self.tail);
-        fill(&mut buffer.as_mut_slice()[kept..kept + len]);
-
-        let start = self.end - kept as u64;
-        let write_end = start + buffer.as_slice().len() as u64;
-        self.is_appending = true;
-        self.wait_for_window(write_end).await;
-        if self.ahead.working_end.get() == 0 && self.ahead.ready_end.get() < write_end {
-            self.ahead.ready_end.set(write_end);
-        }
-        let written = self.file.write_aligned(buffer, start).await;
-        self.is_appending = false;
-        let buffer = written.map_err(|error| self.poisoned_by(error))?;
-
-        let position = self.end;
-        self.end += len as u64;
-        self.appends += 1;
-        let filled = kept + len;
-        self.tail.clear();
-        self.tail.extend_from_slice(&buffer.as_slice()[filled - filled % BLOCK_BYTES..filled]);
-        if len < ZERO_AHEAD_APPEND_BYTES_MAX {
-            self.zero_ahead();
-        }
-        Ok(Written { position, bytes: len, buffer: share(buffer, kept, len) })
+        self.file.append_with(len, fill).await
     }
 
     /// Makes every append before it durable; needed only where appends are not.
     pub async fn sync(&mut self) -> Result<(), DiskError> {
-        self.check()?;
-        self.file.sync().await.map_err(|error| self.poisoned_by(error))
+        self.file.sync().await
     }
 
     /// Cuts the file to what was appended and writes its indexes, all durable; returns the segment's bytes.
     /// An index that cannot be written is logged, not an error: the segment is whole, and the next start rebuilds it.
     pub async fn seal(mut self, index: &SegmentIndex) -> Result<u64, DiskError> {
-        self.check()?;
-        assert_eq!(index.end(), self.end, "the index of {} covers all of it", self.path().display());
-        self.wait_for_window(u64::MAX).await;
-        self.file.truncate(self.end).await?;
-        self.file.sync().await?;
-        if self.end > 0 {
+        self.file.check()?;
+        assert_eq!(index.end(), self.end(), "the index of {} covers all of it", self.path().display());
+        let end = self.file.cut().await?;
+        if end > 0 {
             let (index, partition, segment) = (index.clone(), self.partition.clone(), self.segment);
             if let Err(error) = blocking(move || write_index_blocking(&index, &partition, segment)).await {
                 tracing::warn!(%error, "a sealed segment has no index: the next start reads all of it");
             }
         }
-        if let Ok(file) = Rc::try_unwrap(self.file) {
-            file.close().await?;
-        }
-        Ok(self.end)
-    }
-
-    fn check(&mut self) -> Result<(), DiskError> {
-        if self.is_appending {
-            let error = DiskError::invalid("write", self.path(), "an append was abandoned while in flight");
-            self.is_appending = false;
-            self.poison.get_or_insert(error);
-        }
-        self.poison.clone().map_or(Ok(()), Err)
-    }
-
-    fn poisoned_by(&mut self, error: DiskError) -> DiskError {
-        self.poison.get_or_insert(error).clone()
-    }
-
-    /// Waits while a window is in work that a write up to `write_end` would reach into.
-    async fn wait_for_window(&self, write_end: u64) {
-        let ahead = &self.ahead;
-        std::future::poll_fn(|context| {
-            if ahead.working_end.get() == 0 || write_end <= ahead.ready_end.get() {
-                return Poll::Ready(());
-            }
-            *ahead.waiting.borrow_mut() = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Starts the next window when less than half of the last one is left.
-    fn zero_ahead(&mut self) {
-        let ready_end = self.ahead.ready_end.get();
-        let left = ready_end.saturating_sub(self.end);
-        let is_wanted = self.appends >= 2 && left < self.window_bytes / 2;
-        if !is_wanted || self.ahead.working_end.get() != 0 || self.ahead.failed.get() {
-            return;
-        }
-        let limit = self.segment_bytes.next_multiple_of(BLOCK);
-        let window_end = (ready_end + self.window_bytes).min(limit);
-        if window_end <= ready_end {
-            return;
-        }
-        self.window_bytes = (self.window_bytes * 2).min(ZERO_AHEAD_BYTES_MAX);
-        self.ahead.working_end.set(window_end);
-        spawn_background(zero_window(self.file.clone(), self.ahead.clone()));
-    }
-}
-
-/// Allocates and zeroes from `ready_end` to `working_end`; moves `ready_end` along with what is done.
-async fn zero_window(file: Rc<DurableFile>, ahead: Rc<Ahead>) {
-    let window_end = ahead.working_end.get();
-    let mut result = file.preallocate(window_end).await;
-    while result.is_ok() && ahead.ready_end.get() < window_end {
-        let at = ahead.ready_end.get();
-        let bytes = (window_end - at).min(ZERO_WRITE_BYTES_MAX);
-        result = file.write_aligned(AlignedBuffer::zeroed(bytes as usize), at).await.map(drop);
-        if result.is_ok() {
-            ahead.ready_end.set(at + bytes);
-            wake(&ahead);
-        }
-    }
-    if let Err(error) = result {
-        tracing::warn!(%error, "zeroing ahead stops for this segment: appends extend the file from now on");
-        ahead.failed.set(true);
-    }
-    ahead.working_end.set(0);
-    wake(&ahead);
-}
-
-fn wake(ahead: &Ahead) {
-    if let Some(waker) = ahead.waiting.borrow_mut().take() {
-        waker.wake();
-    }
-}
-
-/// The appended part of a buffer. Where it is less than half of it, a copy: the cache should not hold mostly padding.
-fn share(buffer: AlignedBuffer, from: usize, len: usize) -> Bytes {
-    if len * 2 < buffer.as_slice().len() {
-        Bytes::copy_from_slice(&buffer.as_slice()[from..from + len])
-    } else {
-        buffer.into_bytes().slice(from..from + len)
+        self.file.close().await?;
+        Ok(end)
     }
 }
 

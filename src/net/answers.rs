@@ -68,10 +68,10 @@ impl Outgoing {
 
 impl Answers {
     /// A slot behind all others. `hold` is given back when it is filled.
-    pub fn open(self: &Rc<Self>, correlation_id: i32, tagged: bool, hold: Hold) -> AnswerSlot {
+    pub fn open(self: &Rc<Self>, correlation_id: i32, tagged: bool, hold: impl Into<Option<Hold>>) -> AnswerSlot {
         let mut slots = self.slots.borrow_mut();
         let seq = self.first.get() + slots.len() as u64;
-        slots.push_back(Slot { correlation_id, tagged, answer: None, hold: Some(hold) });
+        slots.push_back(Slot { correlation_id, tagged, answer: None, hold: hold.into() });
         self.unfilled.set(self.unfilled.get() + 1);
         AnswerSlot { answers: self.clone(), seq, filled: false }
     }

@@ -115,6 +115,7 @@ impl<S: Service> Connection<S> {
             return;
         }
         while let Some((request, hold)) = self.next_to_start() {
+            let hold = (!self.shard.service.parks(request.api_key)).then_some(hold);
             let slot = self.answers.open(request.correlation_id, request.tagged_answer, hold);
             if self.shard.service.overlaps(request.api_key) {
                 self.shard.service.begin(request, slot);

@@ -5,6 +5,10 @@
 //! its first segment is, so a topic of thousands of partitions costs nothing until it is written.
 //! Failure: a partition whose disk fails goes offline for appends and says why; the others serve on.
 
+mod cleaned_file;
+mod cleaner;
+#[cfg(test)]
+mod cleaner_tests;
 mod files;
 mod housekeeping;
 mod reader;
@@ -16,14 +20,16 @@ mod writer;
 
 use std::rc::Rc;
 
+use oncilla_shards::compaction::CompactionRules;
 use oncilla_shards::ids::{Offset, PartitionKey};
 use oncilla_shards::image::{Image, Topic, TopicConfig};
 use oncilla_shards::partition::{LogRules, Partition};
 use oncilla_shards::shard::Effects;
 
+pub use self::cleaner::{clean_now, start_cleaner};
 pub use self::files::Files;
 pub use self::housekeeping::{close_all, start_housekeeping, start_log_at};
-pub use self::reader::{Place, read, scan_step};
+pub use self::reader::{Place, Unread, read, scan_step};
 pub use self::recover::open_all;
 pub use self::watch::{Watches, unwatch, watch};
 pub use self::writer::start_writer;
@@ -42,12 +48,22 @@ pub fn rules_of(config: &Config, topic: &TopicConfig) -> LogRules {
             after_max_ms: topic.after_max_ms,
             compacted: topic.cleanup_policy.compact,
         },
-        segment_ms: topic.segment_ms,
+        segment_ms: match topic.cleanup_policy.compact {
+            // A record cannot be compacted while its segment takes appends.
+            true => topic.segment_ms.min(topic.max_compaction_lag_ms),
+            false => topic.segment_ms,
+        },
         retention_ms: topic.retention_ms,
         retention_bytes: topic.retention_bytes,
         flush_messages: topic.flush_messages,
         flush_ms: topic.flush_ms,
         deletes: topic.cleanup_policy.delete,
+        compaction: topic.cleanup_policy.compact.then_some(CompactionRules {
+            min_dirty_ratio: topic.min_cleanable_dirty_ratio,
+            min_lag_ms: topic.min_compaction_lag_ms,
+            max_lag_ms: topic.max_compaction_lag_ms,
+            delete_retention_ms: topic.delete_retention_ms,
+        }),
         producer_ids_max: config.producer_ids_max,
     }
 }

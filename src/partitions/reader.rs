@@ -25,24 +25,36 @@ pub async fn read(
     bytes_max: usize,
     first_whole: bool,
 ) -> Result<SmallVec<[Bytes; 2]>, ErrorCode> {
-    let plan = {
-        let shard = ctx.shard.borrow();
-        let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        partition.read(from, limit, bytes_max, first_whole)
-    };
-    match plan {
-        ReadPlan::Empty => Ok(SmallVec::new()),
-        ReadPlan::Cached(slices) => {
+    loop {
+        let plan = {
+            let shard = ctx.shard.borrow();
+            let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            partition.read(from, limit, bytes_max, first_whole)
+        };
+        let ReadPlan::Disk { segment, position, bytes, segment_bytes } = plan else {
+            let ReadPlan::Cached(slices) = plan else { return Ok(SmallVec::new()) };
             ctx.metrics.cache_hits.add(1);
-            Ok(slices.into_iter().collect())
-        }
-        ReadPlan::Disk { segment, position, bytes, segment_bytes } => {
-            ctx.metrics.cache_misses.add(1);
-            let place = Place { key: *key, segment, position, segment_bytes };
-            let batches = read_file(ctx, place, bytes, from, |read| trim(read, from, limit, bytes_max, first_whole));
-            Ok(batches.await?.into_iter().filter(|batches| !batches.is_empty()).collect())
+            return Ok(slices.into_iter().collect());
+        };
+        ctx.metrics.cache_misses.add(1);
+        let place = Place { key: *key, segment, position, segment_bytes };
+        let cut = |read: &Bytes| trim(read, from, limit, bytes_max, first_whole);
+        match read_file(ctx, place, bytes, from, cut).await {
+            Ok(batches) => return Ok(batches.into_iter().filter(|batches| !batches.is_empty()).collect()),
+            Err(Unread::Code(code)) => return Err(code),
+            // The cleaned one is there before its sources are removed: the next plan finds it.
+            Err(Unread::Replaced) => {}
         }
     }
+}
+
+/// Why a segment was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// What the client is told.
+    Code(ErrorCode),
+    /// A cleaned segment took its place before it was opened.
+    Replaced,
 }
 
 /// Where in a segment to read.
@@ -65,7 +77,7 @@ async fn read_file(
     mut bytes: usize,
     from: Offset,
     cut: impl Fn(&Bytes) -> Trimmed,
-) -> Result<Option<Bytes>, ErrorCode> {
+) -> Result<Option<Bytes>, Unread> {
     loop {
         let left = usize::try_from(place.segment_bytes - place.position).unwrap_or(usize::MAX);
         if left == 0 {
@@ -78,14 +90,15 @@ async fn read_file(
             Trimmed::Skip(skip) if skip > 0 => place.position += skip as u64,
             Trimmed::More(_) | Trimmed::Skip(_) | Trimmed::Damaged => {
                 tracing::error!(partition = %place.key, segment = %place.segment.base, "a segment is damaged");
-                return Err(ErrorCode::KafkaStorageError);
+                return Err(Unread::Code(ErrorCode::KafkaStorageError));
             }
         }
     }
 }
 
-async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Result<Bytes, ErrorCode> {
-    let directory = ctx.files.directory(ctx, &place.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Result<Bytes, Unread> {
+    let gone = Unread::Code(ErrorCode::UnknownTopicOrPartition);
+    let directory = ctx.files.directory(ctx, &place.key).ok_or(gone)?;
     let path = place.segment.path(&directory, SegmentFile::Log);
     let read = ctx.files.readers.read(&path, place.position, bytes).await;
     if is_gone(ctx, &place.key) {
@@ -95,11 +108,14 @@ async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Res
     read.map_err(|error| {
         let shard = ctx.shard.borrow();
         match shard.partition(&place.key) {
-            None => ErrorCode::UnknownTopicOrPartition,
-            Some(partition) if partition.log_start() > from => ErrorCode::OffsetOutOfRange,
+            None => gone,
+            Some(partition) if partition.log_start() > from => Unread::Code(ErrorCode::OffsetOutOfRange),
+            Some(partition) if partition.segments().all().iter().all(|known| known.id != place.segment) => {
+                Unread::Replaced
+            }
             Some(_) => {
                 tracing::error!("a read failed: {error}");
-                ErrorCode::KafkaStorageError
+                Unread::Code(ErrorCode::KafkaStorageError)
             }
         }
     })
@@ -109,9 +125,12 @@ async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Res
 const SCAN_BYTES: usize = 256 << 10;
 
 /// The whole batches of a segment from `place` on, one step of a scan; empty at its end.
-pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, ErrorCode> {
+///
+/// # Errors
+/// As those of [`read`], and that the segment was replaced: whatever is scanned begins anew.
+pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, Unread> {
     let all = Offset(i64::MAX);
-    let found =
-        read_file(ctx, place, SCAN_BYTES, Offset(0), |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
+    // No offset is asked for, so none can be out of range.
+    let found = read_file(ctx, place, SCAN_BYTES, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
     Ok(found.unwrap_or_default())
 }

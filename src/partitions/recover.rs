@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use oncilla_shards::batch::{BatchHeader, ControlRecord};
 use oncilla_shards::ids::PartitionKey;
-use oncilla_shards::partition::{LogRules, Partition, Rebuild, Segment};
+use oncilla_shards::partition::{EpochHistory, LogRules, Partition, Rebuild, Segment};
 use oncilla_shards::producers::Producers;
 
 use super::{owned, rules_of};
@@ -65,6 +65,8 @@ fn open_one(ctx: &Ctx, key: PartitionKey, rules: LogRules, directory: &Path) -> 
             rebuild.segment(Segment { id: segment.name, opened_at: now_ms(), index: segment.index });
         }
         let mut recovered = rebuild.finish(found.log_start);
+        recovered.epochs = EpochHistory::of(found.epochs);
+        recovered.cleaned_to = found.cleaned_to;
         recovered.producers.high_watermark_moved(found.log_end);
         recovered.producers.expire(now_ms(), ctx.config.producer_id_expiration_ms);
         Partition::recovered(rules, ctx.boot_epoch, recovered)

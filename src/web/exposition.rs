@@ -36,8 +36,14 @@ const COUNTERS: &[CounterRow] = &[
     ("rpc_connections_malformed", "Connections closed for what is no Kafka request", |s| &s.connections_malformed),
     ("rpc_connections_idle_closed", "Connections closed because they were idle", |s| &s.connections_idle_closed),
     ("storage_durable_write_bytes", "Bytes made durable", |s| &s.durable_write_bytes),
+    ("storage_slot_journal_bytes", "Bytes of slot journals made durable", |s| &s.slot_journal_bytes),
+    ("storage_slot_checkpoints", "Slots written anew as a checkpoint", |s| &s.slot_checkpoints),
     ("storage_cache_hits", "Reads answered by the tail cache", |s| &s.cache_hits),
     ("storage_cache_misses", "Reads that went to a file", |s| &s.cache_misses),
+    ("storage_cleaner_runs", "Logs that compaction went through", |s| &s.cleaner_runs),
+    ("storage_cleaner_read_bytes", "Bytes that compaction read", |s| &s.cleaner_read_bytes),
+    ("storage_cleaner_written_bytes", "Bytes that compaction wrote", |s| &s.cleaner_written_bytes),
+    ("storage_cleaner_failures", "Logs whose compaction failed", |s| &s.cleaner_failures),
     ("lane_frames", "Frames sent to other shards", |s| &s.lane_frames),
     ("lane_overflow_frames", "Frames that waited because a lane was full", |s| &s.lane_overflow),
 ];
@@ -49,9 +55,11 @@ const GAUGES: &[GaugeRow] = &[
     ("rpc_request_waiting_connections", "Connections that wait for the budget", |s| &s.request_bytes_waiting),
     ("kafka_partitions", "Partitions of the shard", |s| &s.partitions),
     ("kafka_unavailable_partitions", "Partitions whose disk failed", |s| &s.partitions_offline),
+    ("kafka_unavailable_slots", "Slots whose disk failed", |s| &s.slots_offline),
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
+    ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),
     ("storage_cache_bytes", "Bytes in the tail cache", |s| &s.cache_bytes),
 ];
 
@@ -125,6 +133,11 @@ impl Page {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for shard in &self.0 {
             histogram(&mut family, &[("shard", shard.shard.0)], &shard.durable_write_us, 1e6)?;
+        }
+        let (name, help) = ("storage_slot_write_seconds", "Durable writes of slot journals");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for shard in &self.0 {
+            histogram(&mut family, &[("shard", shard.shard.0)], &shard.slot_write_us, 1e6)?;
         }
         let (name, help) = ("storage_group_commit_batches", "Batches that one durable write carried");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;

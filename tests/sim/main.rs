@@ -12,6 +12,7 @@
 
 mod client;
 mod disk;
+mod groups;
 mod rng;
 mod world;
 
@@ -27,15 +28,18 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-fn run(seed: u64) -> world::Totals {
-    struct Guard(u64);
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("simulation failed; repeat it with ONCILLA_SIM_SEED={}", self.0);
-            }
+/// Names the seed when a run fails.
+struct Guard(u64);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("simulation failed; repeat it with ONCILLA_SIM_SEED={}", self.0);
         }
     }
+}
+
+fn run(seed: u64) -> world::Totals {
     let _guard = Guard(seed);
     let mut world = World::new(seed);
     for _ in 0..STEPS {
@@ -62,7 +66,33 @@ fn acknowledged_records_survive_every_schedule() {
     assert!(totals.deletes > 0 && totals.snapshots_used > 0);
 }
 
+fn run_groups(seed: u64) -> groups::Totals {
+    let _guard = Guard(seed);
+    let mut world = groups::World::new(seed);
+    for _ in 0..groups::STEPS {
+        world.step();
+    }
+    world.finish()
+}
+
+#[test]
+fn groups_keep_their_word_in_every_schedule() {
+    if let Some(seed) = number("ONCILLA_SIM_SEED") {
+        println!("seed {seed}: {:?}", run_groups(seed));
+        return;
+    }
+    let mut totals = groups::Totals::default();
+    let seeds = number("ONCILLA_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT);
+    for seed in 0..seeds {
+        totals += run_groups(seed);
+    }
+    println!("{seeds} seeds: {totals:?}");
+    assert!(totals.commits > 0 && totals.generations > 0 && totals.removed > 0);
+    assert!(totals.crashes > 0 && totals.torn > 0 && totals.checkpoints > 0 && totals.failed > 0);
+}
+
 #[test]
 fn a_seed_repeats_its_run() {
     assert_eq!(run(7), run(7));
+    assert_eq!(run_groups(7), run_groups(7));
 }

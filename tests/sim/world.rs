@@ -104,6 +104,7 @@ fn rules(partition: usize) -> LogRules {
         flush_messages: if partition == RELAXED { 20 } else { 1 },
         flush_ms: 1_000,
         deletes: true,
+        compaction: None,
         producer_ids_max: 1_000,
     }
 }

@@ -26,6 +26,7 @@ const CODEC_MASK: i16 = 0x07;
 const LOG_APPEND_TIME: i16 = 0x08;
 const TRANSACTIONAL: i16 = 0x10;
 const CONTROL: i16 = 0x20;
+const DELETE_HORIZON: i16 = 0x40;
 
 /// Whose clock a record's timestamp is of (`message.timestamp.type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -91,6 +92,18 @@ impl Attributes {
     #[must_use]
     pub fn with_control(self, on: bool) -> Self {
         if on { Self(self.0 | CONTROL) } else { Self(self.0 & !CONTROL) }
+    }
+
+    /// Whether the base timestamp is the time from which compaction may drop the batch's tombstones or its marker.
+    #[must_use]
+    pub fn has_delete_horizon(self) -> bool {
+        self.0 & DELETE_HORIZON != 0
+    }
+
+    /// The same bits, with a delete horizon or without.
+    #[must_use]
+    pub fn with_delete_horizon(self, on: bool) -> Self {
+        if on { Self(self.0 | DELETE_HORIZON) } else { Self(self.0 & !DELETE_HORIZON) }
     }
 }
 
@@ -228,6 +241,19 @@ impl BatchHeader {
             return Sequence::NONE;
         }
         self.base_sequence.plus(self.last_offset_delta)
+    }
+
+    /// Largest timestamp of the records that are there: -1 for a batch that compaction emptied, whose header still says
+    /// when its producer wrote last.
+    #[must_use]
+    pub fn newest_timestamp(&self) -> TimestampMs {
+        if self.record_count == 0 { TimestampMs(-1) } else { self.max_timestamp }
+    }
+
+    /// Time from which compaction may drop the batch's tombstones or its marker, once a clean has set it.
+    #[must_use]
+    pub fn delete_horizon(&self) -> Option<TimestampMs> {
+        self.attributes.has_delete_horizon().then_some(self.base_timestamp)
     }
 
     /// Whether a producer id is there, so that duplicates of the batch are recognised.

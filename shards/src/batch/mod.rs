@@ -12,6 +12,7 @@ mod frame;
 mod header;
 mod patch;
 pub mod records;
+pub mod rewrite;
 pub mod scan;
 mod validate;
 mod varint;

@@ -67,8 +67,8 @@ pub struct Record<'a> {
 /// The headers of one record; iterates over name and value.
 #[derive(Clone, Copy, Debug)]
 pub struct Headers<'a> {
-    bytes: &'a [u8],
-    left: usize,
+    pub(super) bytes: &'a [u8],
+    pub(super) left: usize,
 }
 
 impl<'a> Records<'a> {

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
+use crate::image::Image;
 use crate::partition::WaiterId;
 use crate::slot::Journal;
 
@@ -275,6 +276,11 @@ impl Group {
     /// Forgets the offsets of deleted topics.
     pub fn topics_deleted(&mut self, topics: &[TopicId], journal: &mut Journal) {
         self.offsets.topics_deleted(&self.name, topics, journal);
+    }
+
+    /// Forgets the offsets of topics that are not there.
+    pub fn keep_topics(&mut self, image: &Image, journal: &mut Journal) {
+        self.offsets.keep_topics(&self.name, image, journal);
     }
 
     /// For ListGroups.

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 
 pub use self::ask::*;
 pub use self::entry::Entry;
+pub use self::offsets::{OffsetRow, OffsetsEntry, TopicText};
 pub use self::settings::{GroupSettings, MigrationPolicy};
 use self::slot::Slot;
 use crate::code::ErrorCode;
@@ -118,6 +119,15 @@ impl Groups {
     pub fn topics_deleted(&mut self, topics: &[TopicId], effects: &mut Effects) {
         for (id, slot) in &mut self.slots {
             slot.topics_deleted(topics);
+            slot.settle(*id, effects);
+        }
+    }
+
+    /// Forgets the offsets of topics that are not there: a crash may come between a topic's deletion and what follows
+    /// from it. Only for a shard that does not serve yet, whose image cannot be older than a commit.
+    pub fn keep_topics(&mut self, image: &Image, effects: &mut Effects) {
+        for (id, slot) in &mut self.slots {
+            slot.keep_topics(image);
             slot.settle(*id, effects);
         }
     }

@@ -123,6 +123,14 @@ impl Slot {
         }
     }
 
+    pub(super) fn keep_topics(&mut self, image: &Image) {
+        let mut names: Vec<_> = self.groups.keys().cloned().collect();
+        names.sort_unstable();
+        for name in names {
+            self.groups.get_mut(&name).expect("just listed").keep_topics(image, &mut self.journal);
+        }
+    }
+
     /// What every step of a group ends with: its answers wait for the journal, its next deadline is known.
     fn after(&mut self, name: &str, replies: Vec<(WaiterId, Result<Reply, ErrorCode>)>) {
         let end = self.journal.end();
@@ -177,6 +185,11 @@ impl Slot {
         let mut listed: Vec<_> = self.groups.values().map(Group::listing).filter(|l| filter.admits(l)).collect();
         listed.sort_unstable_by(|a, b| a.group.cmp(&b.group));
         listed
+    }
+
+    #[cfg(test)]
+    pub(super) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.get(name)
     }
 
     pub(super) fn snapshot(&self) -> Vec<Entry> {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::group::Group;
 use super::{Ask, Effect, Effects, Entry, GroupSettings, Groups, Now, Reply};
 use crate::code::ErrorCode;
 use crate::ids::{BrokerId, SlotId, TimestampMs, TopicId};
@@ -12,7 +13,7 @@ use crate::image::{BrokerSettings, Change, Image};
 use crate::limits::SLOTS;
 use crate::partition::WaiterId;
 use crate::slot::rebuild::Rebuild;
-use crate::slot::{JournalWrite, Position, checkpoint};
+use crate::slot::{JournalWrite, checkpoint};
 
 /// Longest step of [`Harness::advance`].
 const TICK_MS: u64 = 10;
@@ -178,6 +179,11 @@ impl Harness {
         }
     }
 
+    /// A group as it is in memory.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.slots[&crate::slot::slot_of(name.as_bytes())].group(name)
+    }
+
     /// Entries of a group that rebuild it as it is now.
     pub fn snapshot(&self, group: &str) -> Vec<Entry> {
         let slot = crate::slot::slot_of(group.as_bytes());
@@ -193,11 +199,10 @@ impl Harness {
         groups.snapshot(slot).into_iter().filter(|entry| &**entry.group() == group).collect()
     }
 
-    /// Entries that all slots together have written.
-    pub fn written(&mut self) -> u64 {
-        let slots: Vec<_> = self.groups.slot_ids().collect();
-        let end = |slot| self.groups.journal_mut(slot).expect("its own").end().0;
-        slots.into_iter().map(end).sum()
+    /// Entries that a group's slot has written.
+    pub fn written(&mut self, group: &str) -> u64 {
+        let slot = crate::slot::slot_of(group.as_bytes());
+        self.groups.journal_mut(slot).expect("its own").end().0
     }
 
     fn rebuild(&self, slot: SlotId) -> (crate::slot::Journal, Vec<Entry>) {
@@ -255,11 +260,5 @@ impl Harness {
         while self.disks[&slot].writing.is_some() {
             self.finish_write(slot);
         }
-    }
-
-    /// Position up to which a group's slot is durable.
-    pub fn durable(&mut self, group: &str) -> Position {
-        let slot = crate::slot::slot_of(group.as_bytes());
-        self.groups.journal_mut(slot).expect("its own").durable()
     }
 }

@@ -26,6 +26,8 @@ pub enum Source {
     File = 4,
     /// Nothing sets it.
     Default = 5,
+    /// Set for the group.
+    Group = 8,
 }
 
 impl Source {
@@ -76,7 +78,76 @@ own! {
     "default.replication.factor" Int None, None, "Replicas asked for when a request leaves them open; there is one.";
     "delete.topic.enable" Boolean None, None, "Whether topics can be deleted.";
     "fetch.max.bytes" Int None, None, "Most bytes of records in one Fetch answer.";
+    "group.consumer.assignment.interval.ms" Int Some("1000"), Some(Allowed::AtLeast(0)),
+        "Shortest time between two targets of a consumer group.";
+    "group.consumer.assignors" List Some("uniform,range"), None,
+        "Assignors of consumer groups; the first is the default.";
+    "group.consumer.heartbeat.interval.ms" Int Some("5000"), None,
+        "Time between two heartbeats of a consumer member.";
+    "group.consumer.max.assignment.interval.ms" Int Some("15000"), None,
+        "Most that an assignment interval may be set to.";
+    "group.consumer.max.heartbeat.interval.ms" Int Some("15000"), None,
+        "Most that a heartbeat interval may be set to.";
+    "group.consumer.max.session.timeout.ms" Int Some("60000"), None, "Most that a session timeout may be set to.";
+    "group.consumer.max.size" Int Some("2147483647"), None, "Most members of a consumer group.";
+    "group.consumer.migration.policy" String Some("bidirectional"), None,
+        "Which protocol changes of a group are allowed.";
+    "group.consumer.min.assignment.interval.ms" Int Some("0"), None,
+        "Least that an assignment interval may be set to.";
+    "group.consumer.min.heartbeat.interval.ms" Int Some("5000"), None,
+        "Least that a heartbeat interval may be set to.";
+    "group.consumer.min.session.timeout.ms" Int Some("45000"), None, "Least that a session timeout may be set to.";
+    "group.consumer.session.timeout.ms" Int Some("45000"), None, "Silence after which a consumer member is removed.";
+    "group.coordinator.append.linger.ms" Int Some("-1"), None,
+        "Kept for tools: entries are written as soon as the disk is free.";
+    "group.coordinator.background.threads" Int Some("2"), None, "Kept for tools: each core decides about its groups.";
+    "group.coordinator.cached.buffer.max.bytes" Int Some("1048588"), Some(Allowed::AtLeast(1)),
+        "Kept for tools: write buffers have a bound of their own.";
+    "group.coordinator.rebalance.protocols" List Some("classic,consumer,streams"), None,
+        "Protocols of groups; streams is not served.";
+    "group.coordinator.threads" Int Some("4"), None, "Kept for tools: each core decides about its groups.";
+    "group.initial.rebalance.delay.ms" Int Some("3000"), None,
+        "Time that the first members of a group are waited for.";
+    "group.max.session.timeout.ms" Int Some("1800000"), None,
+        "Longest session timeout that a classic member may ask for.";
+    "group.max.size" Int Some("2147483647"), None, "Most members of a classic group.";
+    "group.min.session.timeout.ms" Int Some("6000"), None,
+        "Shortest session timeout that a classic member may ask for.";
+    "group.share.assignment.interval.ms" Int Some("1000"), Some(Allowed::AtLeast(0)),
+        "Kept for tools: share groups are not served.";
+    "group.share.assignors" List Some("simple"), None, "Kept for tools: share groups are not served.";
+    "group.share.heartbeat.interval.ms" Int Some("5000"), None, "Kept for tools: share groups are not served.";
+    "group.share.max.assignment.interval.ms" Int Some("15000"), None, "Kept for tools: share groups are not served.";
+    "group.share.max.heartbeat.interval.ms" Int Some("15000"), None, "Kept for tools: share groups are not served.";
+    "group.share.max.session.timeout.ms" Int Some("60000"), None, "Kept for tools: share groups are not served.";
+    "group.share.max.size" Int Some("200"), None, "Kept for tools: share groups are not served.";
+    "group.share.min.assignment.interval.ms" Int Some("0"), None, "Kept for tools: share groups are not served.";
+    "group.share.min.heartbeat.interval.ms" Int Some("5000"), None, "Kept for tools: share groups are not served.";
+    "group.share.min.session.timeout.ms" Int Some("45000"), None, "Kept for tools: share groups are not served.";
+    "group.share.session.timeout.ms" Int Some("45000"), None, "Kept for tools: share groups are not served.";
+    "group.streams.assignment.interval.ms" Int Some("1000"), Some(Allowed::AtLeast(0)),
+        "Kept for tools: streams groups are not served.";
+    "group.streams.heartbeat.interval.ms" Int Some("5000"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.initial.rebalance.delay.ms" Int Some("3000"), None,
+        "Kept for tools: streams groups are not served.";
+    "group.streams.max.assignment.interval.ms" Int Some("15000"), None,
+        "Kept for tools: streams groups are not served.";
+    "group.streams.max.heartbeat.interval.ms" Int Some("15000"), None,
+        "Kept for tools: streams groups are not served.";
+    "group.streams.max.session.timeout.ms" Int Some("60000"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.max.standby.replicas" Int Some("2"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.min.assignment.interval.ms" Int Some("0"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.min.heartbeat.interval.ms" Int Some("5000"), None,
+        "Kept for tools: streams groups are not served.";
+    "group.streams.min.session.timeout.ms" Int Some("45000"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.num.standby.replicas" Int Some("0"), None, "Kept for tools: streams groups are not served.";
+    "group.streams.session.timeout.ms" Int Some("45000"), None, "Kept for tools: streams groups are not served.";
     "listeners" List None, None, "Addresses that the broker binds.";
+    "log.cleaner.backoff.ms" Long None, None, "Time between two looks for logs to compact.";
+    "log.cleaner.dedupe.buffer.size" Long None, None, "Memory for the keys of logs that are being compacted.";
+    "log.cleaner.enable" Boolean None, None, "Whether topics that ask for it are compacted.";
+    "log.cleaner.io.max.bytes.per.second" Double Some("1.7976931348623157E308"), None,
+        "Bytes that compaction reads and writes in a second.";
     "log.dirs" String None, None, "The data directory.";
     "log.retention.check.interval.ms" Long None, None, "Time between two looks for segments to remove.";
     "log.retention.hours" Int Some("168"), None, "Age above which segments are removed, if no finer setting is set.";
@@ -88,6 +159,16 @@ own! {
     "max.incremental.fetch.session.cache.slots" Int None, None, "Fetch sessions kept.";
     "node.id" Int None, None, "Number of this node.";
     "num.partitions" Int None, None, "Partitions of a topic when a request leaves them open.";
+    "offset.metadata.max.bytes" Int Some("4096"), None,
+        "Longest text that a client may store beside an offset, in UTF-16 units.";
+    "offsets.commit.timeout.ms" Int Some("5000"), None, "Kept for tools: a commit waits for the disk only.";
+    "offsets.load.buffer.size" Int Some("5242880"), None, "Kept for tools: the state of groups is no topic.";
+    "offsets.retention.check.interval.ms" Long Some("600000"), None, "Time between two looks for offsets to forget.";
+    "offsets.retention.minutes" Int Some("10080"), None, "Age at which committed offsets are forgotten.";
+    "offsets.topic.compression.codec" Int Some("0"), None, "Kept for tools: the state of groups is no topic.";
+    "offsets.topic.num.partitions" Int Some("50"), None, "Kept for tools: the state of groups is no topic.";
+    "offsets.topic.replication.factor" Short Some("3"), None, "Kept for tools: the state of groups is no topic.";
+    "offsets.topic.segment.bytes" Int Some("104857600"), None, "Kept for tools: the state of groups is no topic.";
     "producer.id.expiration.check.interval.ms" Int None, None, "Time between two looks for idle producer ids.";
     "producer.id.expiration.ms" Int Some("86400000"), Some(Allowed::AtLeast(1)),
         "Idle time after which a partition forgets a producer id.";

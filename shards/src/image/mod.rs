@@ -6,6 +6,7 @@
 //! process.
 
 pub mod broker_settings;
+pub mod group_settings;
 pub mod names;
 pub mod persist;
 mod topic_config;
@@ -99,6 +100,18 @@ pub enum Change {
         /// All of it, canonical.
         overrides: BTreeMap<String, String>,
     },
+    /// The own settings of a group are replaced; the group need not be there.
+    SetGroupOverrides {
+        /// Which group.
+        group: String,
+        /// All of them, canonical.
+        overrides: BTreeMap<String, String>,
+    },
+    /// A feature gets another level.
+    SetGroupVersion {
+        /// Level of `group.version`.
+        level: i16,
+    },
     /// What is set for one node is replaced.
     SetNodeOverrides {
         /// Which node.
@@ -106,6 +119,21 @@ pub enum Change {
         /// All of it, canonical.
         overrides: BTreeMap<String, String>,
     },
+}
+
+/// Levels of the features that can change while running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// `group.version`: 1 serves consumer groups of KIP-848, 0 does not (contract G20.2).
+    pub group_version: i16,
+    /// How often a level was changed: later levels have a higher epoch (contract D1).
+    pub changes: u64,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { group_version: 1, changes: 0 }
+    }
 }
 
 /// Everything that is known about topics at one moment.
@@ -121,6 +149,10 @@ pub struct Image {
     pub shards: u16,
     /// Broker settings with what was set at run time.
     pub broker: BrokerSettings,
+    /// Own settings of groups; none of them is empty.
+    pub groups: BTreeMap<String, BTreeMap<String, String>>,
+    /// Levels of features that can change while running.
+    pub features: Features,
     sorted: Vec<Arc<Topic>>,
     by_name: HashMap<Arc<str>, Arc<Topic>, FixedState>,
     by_id: HashMap<TopicId, Arc<Topic>, FixedState>,
@@ -133,6 +165,8 @@ impl PartialEq for Image {
             && self.broker_id == other.broker_id
             && self.shards == other.shards
             && self.broker == other.broker
+            && self.groups == other.groups
+            && self.features == other.features
             && self.sorted == other.sorted
     }
 }
@@ -163,7 +197,9 @@ impl Image {
             assert!(by_name.insert(topic.name.clone(), topic.clone()).is_none(), "two topics named {}", topic.name);
             assert!(by_id.insert(topic.id, topic.clone()).is_none(), "two topics with id {}", topic.id);
         }
-        Self { version, cluster_id: cluster_id.into(), broker_id, shards, broker, sorted, by_name, by_id }
+        let cluster_id = cluster_id.into();
+        let (groups, features) = (BTreeMap::new(), Features::default());
+        Self { version, cluster_id, broker_id, shards, broker, groups, features, sorted, by_name, by_id }
     }
 
     /// All topics, by name.
@@ -228,17 +264,33 @@ impl Image {
         if changes.is_empty() {
             return self.clone();
         }
-        let mut broker = self.broker.clone();
+        let (mut broker, mut groups, mut features) = (self.broker.clone(), self.groups.clone(), self.features);
         let mut topics: BTreeMap<TopicId, Arc<Topic>> =
             self.sorted.iter().map(|topic| (topic.id, topic.clone())).collect();
         for change in changes {
-            apply_one(change, &mut topics, &mut broker);
+            match change {
+                Change::SetGroupOverrides { group, overrides } if overrides.is_empty() => drop(groups.remove(group)),
+                Change::SetGroupOverrides { group, overrides } => {
+                    groups.insert(group.clone(), overrides.clone());
+                }
+                Change::SetGroupVersion { level } => {
+                    features = Features { group_version: *level, changes: features.changes + 1 };
+                }
+                of_topics => apply_one(of_topics, &mut topics, &mut broker),
+            }
         }
         if broker != self.broker {
             topics.values_mut().for_each(|topic| resolve_anew(topic, &broker));
         }
         let topics = topics.into_values().collect();
-        Self::of_topics(self.version + 1, &self.cluster_id, self.broker_id, self.shards, broker, topics)
+        let next = Self::of_topics(self.version + 1, &self.cluster_id, self.broker_id, self.shards, broker, topics);
+        Self { groups, features, ..next }
+    }
+
+    /// What is set for one group alone, if it is (contract G20.4).
+    #[must_use]
+    pub fn group_setting(&self, group: &str, name: &str) -> Option<i32> {
+        self.groups.get(group)?.get(name)?.parse().ok()
     }
 }
 
@@ -278,6 +330,7 @@ fn apply_one(change: &Change, topics: &mut BTreeMap<TopicId, Arc<Topic>>, broker
             Arc::make_mut(topic).overrides.clone_from(overrides);
             resolve_anew(topic, broker);
         }
+        Change::SetGroupOverrides { .. } | Change::SetGroupVersion { .. } => unreachable!("no change of a topic"),
         Change::SetClusterOverrides { overrides } => broker.cluster.clone_from(overrides),
         Change::SetNodeOverrides { node, overrides } if overrides.is_empty() => {
             broker.nodes.remove(node);

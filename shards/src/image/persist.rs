@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::broker_settings::{BrokerSettings, canonical_dynamic};
 use super::topic_settings::canonical_overrides;
-use super::{Image, Topic, TopicConfig, names};
+use super::{Features, Image, Topic, TopicConfig, group_settings, names};
 use crate::ids::{BrokerId, NodeId, TopicId};
 
 /// Version of the form; another one is refused.
@@ -51,6 +51,23 @@ struct StoredImage {
     topics: Vec<StoredTopic>,
     cluster_overrides: BTreeMap<String, String>,
     node_overrides: Vec<StoredNode>,
+    #[serde(default)]
+    group_overrides: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(default)]
+    features: StoredFeatures,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredFeatures {
+    group_version: i16,
+    changes: u64,
+}
+
+impl Default for StoredFeatures {
+    fn default() -> Self {
+        let Features { group_version, changes } = Features::default();
+        Self { group_version, changes }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -89,6 +106,8 @@ impl Image {
             topics: self.topics().map(topic).collect(),
             cluster_overrides: self.broker.cluster.clone(),
             node_overrides: self.broker.nodes.iter().map(node).collect(),
+            group_overrides: self.groups.clone(),
+            features: StoredFeatures { group_version: self.features.group_version, changes: self.features.changes },
         };
         let content = serde_json::to_vec(&stored).expect("strings and numbers always render");
         let crc = format!("{:08x}", crc32c::crc32c(&content));
@@ -120,7 +139,14 @@ impl Image {
             }
             topics.push(Arc::new(topic));
         }
-        Ok(Self::of_topics(stored.version, &stored.cluster_id, stored.broker_id, shards, broker, topics))
+        let mut groups = stored.group_overrides;
+        for overrides in groups.values_mut() {
+            *overrides = group_settings::canonical_overrides(overrides)
+                .map_err(|error| DecodeError::Content(error.to_string()))?;
+        }
+        let StoredFeatures { group_version, changes } = stored.features;
+        let image = Self::of_topics(stored.version, &stored.cluster_id, stored.broker_id, shards, broker, topics);
+        Ok(Self { groups, features: Features { group_version, changes }, ..image })
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::value::{Allowed, Kind, canonical, elements};
+use super::value::{Allowed, Kind, canonical};
 
 /// What Oncilla does with a value that Kafka would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,6 @@ pub enum Decision {
     Keep,
     /// Every value but this one is refused.
     Only(&'static str),
-    /// A list with this element is refused.
-    Without(&'static str),
 }
 
 /// Broker settings that give a topic setting its default.
@@ -79,21 +77,21 @@ macro_rules! settings {
 }
 
 use Allowed::{Any, AtLeast, Between, Fraction, MinusOneOrBetween, ThrottledReplicas, Words};
-use Decision::{Act, Keep, Only, Without};
+use Decision::{Act, Keep, Only};
 
 settings! {
-    "cleanup.policy" List "delete" Words(&["compact", "delete"]), Without("compact"), broker("log.cleanup.policy"),
-        "What happens to old segments: delete removes them by age and size, nothing keeps them for ever.";
+    "cleanup.policy" List "delete" Words(&["compact", "delete"]), Act, broker("log.cleanup.policy"),
+        "What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.";
     "compression.gzip.level" Int "-1" MinusOneOrBetween(1, 9), Keep, broker("compression.gzip.level"),
-        "Level for recompression with gzip; nothing is recompressed.";
+        "Level for recompression with gzip; only compaction recompresses, at gzip's own default.";
     "compression.lz4.level" Int "9" Between(1, 17), Keep, broker("compression.lz4.level"),
-        "Level for recompression with lz4; nothing is recompressed.";
+        "Level for recompression with lz4; only compaction recompresses, at lz4's own default.";
     "compression.type" String "producer" CODECS, Only("producer"), broker("compression.type"),
         "Batches are stored in the codec that their producer chose.";
     "compression.zstd.level" Int "3" Between(-131_072, 22), Keep, broker("compression.zstd.level"),
-        "Level for recompression with zstd; nothing is recompressed.";
-    "delete.retention.ms" Long "86400000" AtLeast(0), Keep, broker("log.cleaner.delete.retention.ms"),
-        "How long compaction keeps tombstones.";
+        "Level for recompression with zstd; only compaction recompresses, at zstd's own default.";
+    "delete.retention.ms" Long "86400000" AtLeast(0), Act, broker("log.cleaner.delete.retention.ms"),
+        "How long compaction keeps tombstones and markers after it first saw them.";
     "file.delete.delay.ms" Long "60000" AtLeast(0), Keep, broker("log.segment.delete.delay.ms"),
         "How long a removed segment stays on disk.";
     "flush.messages" Long "1" AtLeast(1), Act, broker("log.flush.interval.messages"),
@@ -110,7 +108,7 @@ settings! {
         "Local part of a tiered log; nothing is tiered.";
     "local.retention.ms" Long "-2" AtLeast(-2), Keep, broker("log.local.retention.ms"),
         "Local part of a tiered log; nothing is tiered.";
-    "max.compaction.lag.ms" Long LONG_MAX AtLeast(1), Keep, broker("log.cleaner.max.compaction.lag.ms"),
+    "max.compaction.lag.ms" Long LONG_MAX AtLeast(1), Act, broker("log.cleaner.max.compaction.lag.ms"),
         "Longest time that a record may stay uncompacted.";
     "max.message.bytes" Int "1048588" AtLeast(0), Act, broker("message.max.bytes"),
         "Largest batch, as it is sent.";
@@ -120,9 +118,9 @@ settings! {
         "How far a record's time may be behind the broker's.";
     "message.timestamp.type" String "CreateTime" Words(&["CreateTime", "LogAppendTime"]), Act,
         broker("log.message.timestamp.type"), "Whether records carry their producer's time or the broker's.";
-    "min.cleanable.dirty.ratio" Double "0.5" Fraction, Keep, broker("log.cleaner.min.cleanable.ratio"),
+    "min.cleanable.dirty.ratio" Double "0.5" Fraction, Act, broker("log.cleaner.min.cleanable.ratio"),
         "Share of uncompacted log from which compaction starts.";
-    "min.compaction.lag.ms" Long "0" AtLeast(0), Keep, broker("log.cleaner.min.compaction.lag.ms"),
+    "min.compaction.lag.ms" Long "0" AtLeast(0), Act, broker("log.cleaner.min.compaction.lag.ms"),
         "Shortest time that a record stays uncompacted.";
     "min.insync.replicas" Int "1" AtLeast(1), Keep, broker("min.insync.replicas"),
         "Replicas that must hold a batch; there is one, so more than one asks for no more than that.";
@@ -171,12 +169,10 @@ impl TopicSetting {
         let refused = match self.decision {
             Decision::Act | Decision::Keep => false,
             Decision::Only(value) => text != value,
-            Decision::Without(element) => elements(&text).contains(&element),
         };
         if refused {
             let why = match self.decision {
                 Decision::Only(value) => format!("only {value} is served"),
-                Decision::Without(element) => format!("{element} is not served yet"),
                 Decision::Act | Decision::Keep => unreachable!("these refuse nothing"),
             };
             return Err(SettingError(format!("Invalid value {text} for {shown_as}: {why}")));
@@ -225,7 +221,7 @@ mod tests {
     fn kt_bounds_are_kafkas() {
         #[rustfmt::skip]
         let rows: &[(&str, &[&str], &[&str])] = &[
-            ("cleanup.policy", &["delete", "", "delete,delete"], &["keep", "compact", "compact,delete"]),
+            ("cleanup.policy", &["delete", "", "delete,delete", "compact", "compact, delete"], &["keep", "compact,keep"]),
             ("compression.type", &["producer"], &["gzip", "zstd", "none", "uncompressed"]),
             ("compression.gzip.level", &["-1", "1", "9"], &["0", "10", "-2"]),
             ("compression.lz4.level", &["1", "17"], &["0", "18"]),

@@ -17,6 +17,7 @@ fn partition(timestamp_type: TimestampType) -> Partition {
         flush_messages: 1,
         flush_ms: i64::MAX,
         deletes: true,
+        compaction: None,
         producer_ids_max: 10,
     };
     Partition::empty(rules, LeaderEpoch(1))

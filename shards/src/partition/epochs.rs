@@ -20,6 +20,13 @@ pub struct EpochHistory {
 }
 
 impl EpochHistory {
+    /// A history that was kept, oldest first.
+    #[must_use]
+    pub fn of(starts: Vec<(LeaderEpoch, Offset)>) -> Self {
+        assert!(starts.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "epochs ascend");
+        Self { starts }
+    }
+
     /// Notes that `epoch` wrote a batch at `base`.
     pub fn appended(&mut self, epoch: LeaderEpoch, base: Offset) {
         match self.starts.last() {

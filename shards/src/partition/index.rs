@@ -124,6 +124,12 @@ impl SegmentIndex {
         self.newest.map(|newest| TimestampMs(newest.timestamp))
     }
 
+    /// About the timestamp of its first batch: the largest of what lies before the second index entry.
+    #[must_use]
+    pub fn first_timestamp(&self) -> Option<TimestampMs> {
+        self.times.first().copied().or(self.newest).map(|first| TimestampMs(first.timestamp))
+    }
+
     /// Last offset of the batch that brought the largest timestamp: a batch with that timestamp ends there.
     #[must_use]
     pub fn max_timestamp_offset(&self) -> Option<Offset> {

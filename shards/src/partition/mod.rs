@@ -11,6 +11,7 @@
 
 #[cfg(test)]
 mod append_tests;
+mod clean;
 mod epochs;
 mod index;
 mod read;
@@ -31,6 +32,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
+pub use self::clean::{Dirty, Source};
 pub use self::epochs::{EpochEnd, EpochHistory};
 pub use self::index::{IndexedBatch, SegmentIndex};
 pub use self::read::{ReadPlan, Trimmed, trim};
@@ -41,8 +43,9 @@ use self::write::{InFlight, Pending, Unflushed};
 pub use self::write::{Progress, WritePlan};
 use crate::batch::{self, AppendRules, BatchHeader, Patch, Refused};
 use crate::code::ErrorCode;
+use crate::compaction::CompactionRules;
 use crate::ids::{LeaderEpoch, Offset, TimestampMs};
-use crate::producers::{Check, Producers};
+use crate::producers::{Check, Permit, Producers};
 
 /// The settings of a topic that its partitions act on.
 #[derive(Clone, Debug)]
@@ -61,6 +64,8 @@ pub struct LogRules {
     pub flush_ms: i64,
     /// Whether `cleanup.policy` deletes by age and size.
     pub deletes: bool,
+    /// How `cleanup.policy` compacts, if it does.
+    pub compaction: Option<CompactionRules>,
     /// Producer ids that the partition remembers.
     pub producer_ids_max: usize,
 }
@@ -142,6 +147,8 @@ pub struct Partition {
     segments: Segments,
     producers: Producers,
     log_start: Offset,
+    /// End of what compaction has gone through.
+    cleaned_to: Offset,
     high_watermark: Offset,
     next_offset: Offset,
     pending: VecDeque<Pending>,
@@ -170,6 +177,8 @@ pub struct Recovered {
     pub log_start: Offset,
     /// First offset of each leader epoch that wrote.
     pub epochs: EpochHistory,
+    /// End of what compaction has gone through.
+    pub cleaned_to: Offset,
 }
 
 impl Partition {
@@ -177,8 +186,13 @@ impl Partition {
     #[must_use]
     pub fn empty(rules: LogRules, epoch: LeaderEpoch) -> Self {
         let producers = Producers::new().limited_to(rules.producer_ids_max);
-        let found =
-            Recovered { segments: Vec::new(), producers, log_start: Offset(0), epochs: EpochHistory::default() };
+        let found = Recovered {
+            segments: Vec::new(),
+            producers,
+            log_start: Offset(0),
+            epochs: EpochHistory::default(),
+            cleaned_to: Offset(0),
+        };
         Self::recovered(rules, epoch, found)
     }
 
@@ -194,6 +208,7 @@ impl Partition {
             segments: Segments::recovered(found.segments),
             producers: found.producers,
             log_start: found.log_start,
+            cleaned_to: found.cleaned_to.min(end),
             high_watermark: end,
             next_offset: end,
             pending: VecDeque::new(),
@@ -219,7 +234,7 @@ impl Partition {
             Ok(accepted) => accepted,
             Err(refused) => return Append::Refused(Box::new(refused.into())),
         };
-        match self.producers.check(&accepted.header) {
+        match self.producers.check(&accepted.header, Permit::Unchecked) {
             Check::Append => {}
             Check::Duplicate { base_offset, last_offset, timestamp } => {
                 // The original may still be on its way to the disk: the caller waits for `end` like everybody else.

@@ -1,7 +1,8 @@
 //! Puts a partition together again from what its files hold after a start.
 //!
 //! The edges (and the simulator) read files, cut each at its last whole batch and feed the batches in here, oldest
-//! first. A start never appends to a segment it found, so every segment has one leader epoch, the one in its name.
+//! first. A start never appends to a segment it found, so every segment has one leader epoch, the one in its name; of one
+//! that was cleaned the edge knows the epochs that it was made of, and hands the whole history over.
 
 use super::{EpochHistory, Recovered, Segment, SegmentId};
 use crate::batch::{BatchHeader, ControlRecord};
@@ -49,7 +50,7 @@ impl Rebuild {
         if segment.bytes() == 0 {
             self.epochs.appended(segment.id.epoch, header.base_offset);
         }
-        segment.grow(header.next_offset(), header.total_bytes(), header.max_timestamp);
+        segment.grow(header.next_offset(), header.total_bytes(), header.newest_timestamp());
         self.replay(header, control);
     }
 
@@ -67,6 +68,7 @@ impl Rebuild {
             producers: self.producers,
             log_start: log_start.max(first),
             epochs: self.epochs,
+            cleaned_to: Offset(0),
         }
     }
 }

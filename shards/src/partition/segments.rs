@@ -7,13 +7,25 @@
 use super::index::{IndexedBatch, SegmentIndex};
 use crate::ids::{LeaderEpoch, Offset, TimestampMs};
 
-/// Name of a segment: the file is `<20-digit base>.<leader epoch>.log`.
+/// Name of a segment: the file is `<20-digit base>.<leader epoch>.log`, with `.<generation>` before `.log` once it was
+/// cleaned. A name never stands for two contents, so who reads a segment that is being replaced reads the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId {
-    /// Offset of the first record.
+    /// Offset of the first record that was written to it.
     pub base: Offset,
     /// Leader epoch that opened it.
     pub epoch: LeaderEpoch,
+    /// How often compaction has rewritten it; 0 for what was appended. Only cleaned segments have gaps between their
+    /// batches, or batches of more than one leader epoch.
+    pub generation: u32,
+}
+
+impl SegmentId {
+    /// The segment that is appended to from `base` on.
+    #[must_use]
+    pub const fn new(base: Offset, epoch: LeaderEpoch) -> Self {
+        Self { base, epoch, generation: 0 }
+    }
 }
 
 /// What is known of one segment: its index says what it holds and how long it is.
@@ -140,6 +152,18 @@ impl Segments {
         self.list.iter().map(Segment::bytes).sum()
     }
 
+    /// Puts a cleaned segment in the place of those that it was made of. One of them may have gone meanwhile, because the
+    /// log start moved; with all of them gone so is their place, and this says false.
+    pub fn replace(&mut self, old: &[SegmentId], new: Segment) -> bool {
+        let Some(at) = self.list.iter().position(|segment| old.contains(&segment.id)) else { return false };
+        let count = self.list[at..].iter().take_while(|segment| old.contains(&segment.id)).count();
+        assert!(!self.open || at + count < self.list.len(), "the active segment is never cleaned");
+        let end = self.list[at + count - 1].next_offset();
+        assert!(new.next_offset() == end, "a cleaned segment ends where the last of its sources did");
+        self.list.splice(at..at + count, [new]);
+        true
+    }
+
     /// Drops whole segments below `start` and returns their names. The active one stays unless `start` is past it.
     pub fn drop_below(&mut self, start: Offset) -> Vec<SegmentId> {
         let keep_last = self.open;
@@ -156,7 +180,7 @@ mod tests {
     use super::*;
 
     fn segment(base: i64, batches: &[(i64, usize, i64)]) -> Segment {
-        let mut s = Segment::new(SegmentId { base: Offset(base), epoch: LeaderEpoch(1) }, TimestampMs(0));
+        let mut s = Segment::new(SegmentId::new(Offset(base), LeaderEpoch(1)), TimestampMs(0));
         for &(count, bytes, timestamp) in batches {
             s.grow(s.next_offset().plus(count), bytes, TimestampMs(timestamp));
         }
@@ -174,7 +198,7 @@ mod tests {
     #[test]
     fn the_active_segment_survives_a_log_start_at_its_end() {
         let mut segments = Segments::recovered(vec![segment(0, &[(5, 100, 1)])]);
-        segments.open(SegmentId { base: Offset(5), epoch: LeaderEpoch(2) }, TimestampMs(0));
+        segments.open(SegmentId::new(Offset(5), LeaderEpoch(2)), TimestampMs(0));
         assert_eq!(segments.drop_below(Offset(5)).len(), 1);
         assert_eq!(segments.all().len(), 1);
         segments.close();

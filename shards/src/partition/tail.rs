@@ -68,6 +68,12 @@ impl Tail {
         charge
     }
 
+    /// Drops every entry that begins below `end`; returns how many and their charge.
+    pub fn drop_below(&mut self, end: Offset) -> (usize, usize) {
+        let count = self.entries.partition_point(|entry| entry.base < end);
+        (count, (0..count).map(|_| self.pop()).sum())
+    }
+
     /// Drops everything; returns what was charged.
     pub fn clear(&mut self) -> usize {
         let charge = self.entries.iter().map(|entry| entry.charge).sum();

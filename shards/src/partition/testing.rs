@@ -23,6 +23,7 @@ pub fn rules() -> LogRules {
         flush_messages: 1,
         flush_ms: i64::MAX,
         deletes: true,
+        compaction: None,
         producer_ids_max: 100,
     }
 }

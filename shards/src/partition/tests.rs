@@ -171,16 +171,22 @@ fn a_segment_rolls_before_its_indexes_cannot_name_an_offset() {
 
 #[test]
 fn a_start_never_appends_to_a_segment_it_found() {
-    let id = SegmentId { base: Offset(0), epoch: LeaderEpoch(4) };
+    let id = SegmentId::new(Offset(0), LeaderEpoch(4));
     let mut segment = Segment::new(id, NOW);
     segment.grow(Offset(3), 300, NOW);
     let mut epochs = EpochHistory::default();
     epochs.appended(LeaderEpoch(4), Offset(0));
-    let found = Recovered { segments: vec![segment], producers: Producers::new(), log_start: Offset(1), epochs };
+    let found = Recovered {
+        segments: vec![segment],
+        producers: Producers::new(),
+        log_start: Offset(1),
+        epochs,
+        cleaned_to: Offset(0),
+    };
     let mut log = Partition::recovered(rules(), LeaderEpoch(5), found);
     assert_eq!((log.log_start(), log.high_watermark()), (Offset(1), Offset(3)));
     let (plan, _) = write_one(&mut log, &plain(1, 10));
-    assert_eq!(plan.segment, SegmentId { base: Offset(3), epoch: LeaderEpoch(5) });
+    assert_eq!(plan.segment, SegmentId::new(Offset(3), LeaderEpoch(5)));
     assert_eq!((plan.create, plan.seal, plan.position), (true, None, 0));
     assert_eq!(log.epochs().all(), [(LeaderEpoch(4), Offset(0)), (LeaderEpoch(5), Offset(3))]);
 }

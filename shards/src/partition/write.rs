@@ -96,7 +96,7 @@ impl Partition {
                 self.snapshot_due = Some((self.next_offset, self.producers.snapshot()));
             }
             let base = self.pending[0].patch.base_offset;
-            self.segments.open(SegmentId { base, epoch: self.epoch }, now);
+            self.segments.open(SegmentId::new(base, self.epoch), now);
         }
         let active = self.segments.active().expect("a segment is open");
         let (segment, position) = (active.id, active.bytes());

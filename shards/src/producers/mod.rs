@@ -4,12 +4,13 @@
 //! duplicate of it is answered when the original is durable, which is the partition's business. The state is lost with
 //! the process and comes back from a snapshot and the log behind it; when appended batches did not reach the log, the
 //! whole state is thrown away and rebuilt the same way. Limits: five batches a producer, and
-//! `limits::PARTITION_PRODUCERS_MAX` producers. Verification of transactional batches (A4) is not part of it.
+//! `limits::PARTITION_PRODUCERS_MAX` producers.
 
 mod entry;
 mod snapshot;
 mod table;
 mod txn;
+mod verification;
 
 use std::collections::BTreeMap;
 
@@ -19,9 +20,11 @@ use crate::ids::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use crate::limits::PARTITION_PRODUCERS_MAX;
 use crate::producers::entry::Entry;
 use crate::producers::table::Table;
+use crate::producers::verification::Verifications;
 
 pub use snapshot::SnapshotError;
 pub use txn::AbortedTxn;
+pub use verification::{Guard, Permit, Verify};
 
 /// What is to happen with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,15 @@ pub enum Check {
     },
     /// It is answered with this code.
     Refuse(ErrorCode),
+}
+
+/// The last thing that a producer left in the log, as far as compaction has to keep it (contract A10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastOf {
+    /// A data batch that ends with this offset.
+    Data(Offset),
+    /// A marker, which brought this epoch; there is no data at it.
+    Marker(ProducerEpoch),
 }
 
 /// One producer as DescribeProducers shows it.
@@ -66,6 +78,8 @@ pub struct Producers {
     ongoing: BTreeMap<Offset, ProducerId>,
     /// Decided transactions by their first offset, with the offset of a marker not yet below the high watermark.
     unreplicated: BTreeMap<Offset, Offset>,
+    /// Producers that have asked whether their transaction may write here.
+    verifications: Verifications,
     /// Offset behind the last batch this state includes.
     end: Offset,
     entries_max: usize,
@@ -85,6 +99,7 @@ impl Producers {
             table: Table::new(),
             ongoing: BTreeMap::new(),
             unreplicated: BTreeMap::new(),
+            verifications: Verifications::default(),
             end: Offset(0),
             entries_max: PARTITION_PRODUCERS_MAX,
         }
@@ -98,20 +113,20 @@ impl Producers {
         self
     }
 
-    /// Decides about a client's batch (A5, without the steps of verification).
+    /// Decides about a client's batch (A5); a transactional one needs what [`Producers::verify`] asked for.
     #[inline]
     #[must_use]
-    pub fn check(&self, header: &BatchHeader) -> Check {
+    pub fn check(&self, header: &BatchHeader, permit: Permit) -> Check {
         if !header.is_idempotent() {
             return Check::Append;
         }
-        // A producer nobody remembers may begin anywhere: it may have been forgotten (A5.6).
-        let Some(entry) = self.table.get(header.producer_id) else { return Check::Append };
+        let entry = self.table.get(header.producer_id);
         let epoch = header.producer_epoch.0;
-        let follows = entry.last_sequence().is_followed_by(header.base_sequence);
+        let follows = entry.is_some_and(|entry| entry.last_sequence().is_followed_by(header.base_sequence));
         // What follows the last batch is not among the last five, which would have to span all 2^31 sequences; so the
         // usual case does not look through them.
-        if epoch == entry.epoch
+        if let Some(entry) = entry
+            && epoch == entry.epoch
             && !follows
             && let Some(cached) = entry.duplicate_of(header)
         {
@@ -121,14 +136,24 @@ impl Producers {
                 timestamp: TimestampMs(cached.max_timestamp),
             };
         }
-        if epoch < entry.epoch {
+        let transactional = header.attributes.is_transactional();
+        let opens = transactional && !entry.is_some_and(|entry| entry.has_open_txn() && entry.epoch == epoch);
+        if entry.is_some_and(|entry| epoch < entry.epoch) {
             return Check::Refuse(ErrorCode::InvalidProducerEpoch);
         }
+        if opens && !self.permits(header.producer_id, permit) {
+            return Check::Refuse(ErrorCode::InvalidTxnState);
+        }
+        if !self.admits_sequence(header, entry.is_some_and(|entry| !entry.batches().is_empty())) {
+            return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
+        }
+        // A producer nobody remembers may begin anywhere: it may have been forgotten (A5.6).
+        let Some(entry) = entry else { return Check::Append };
         let in_sequence = if epoch > entry.epoch { header.base_sequence == Sequence(0) } else { follows };
         if !in_sequence {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
-        if entry.has_open_txn() && !header.attributes.is_transactional() {
+        if entry.has_open_txn() && !transactional {
             return Check::Refuse(ErrorCode::InvalidTxnState);
         }
         Check::Append
@@ -141,6 +166,9 @@ impl Producers {
         self.advance(header);
         if header.is_idempotent() {
             self.remember(header);
+            if header.attributes.is_transactional() {
+                self.verifications.appended(header.producer_id);
+            }
         }
     }
 
@@ -172,6 +200,7 @@ impl Producers {
 
     /// Forgets producers without an open transaction whose last timestamp is `expiration_ms` ago (A7); how many.
     pub fn expire(&mut self, now: TimestampMs, expiration_ms: i64) -> usize {
+        self.verifications.expire(now, expiration_ms);
         let before = self.table.len();
         // From the end, because a removal moves the last entry into the gap.
         for at in (0..before as u32).rev() {
@@ -190,6 +219,17 @@ impl Producers {
         self.table.unlink(at);
         self.table.remove(at);
         Some(id)
+    }
+
+    /// The last thing that a producer left below `durable_end`; `None` if it is not remembered.
+    #[must_use]
+    pub fn last_of(&self, producer_id: ProducerId, durable_end: Offset) -> Option<LastOf> {
+        let entry = self.table.get(producer_id)?;
+        if entry.batches().is_empty() {
+            return Some(LastOf::Marker(ProducerEpoch(entry.epoch)));
+        }
+        let durable = entry.batches().iter().rev().find(|cached| cached.last_offset < durable_end.0)?;
+        Some(LastOf::Data(Offset(durable.last_offset)))
     }
 
     /// Number of producers remembered.

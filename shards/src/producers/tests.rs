@@ -39,7 +39,7 @@ impl Log {
     }
 
     fn send_at(&mut self, mut header: BatchHeader, timestamp: i64) -> Check {
-        let check = self.producers.check(&header);
+        let check = self.producers.check(&header, Permit::Unchecked);
         if check == Check::Append {
             header.base_offset = Offset(self.next);
             header.max_timestamp = TimestampMs(timestamp);
@@ -235,7 +235,7 @@ fn f14_idle_producers_expire_and_those_with_open_transactions_do_not() {
     assert_eq!(log.send_at(in_txn(header(2, 0, 0, 1)), 100), Check::Append);
     assert_eq!(log.send_at(header(3, 0, 0, 1), 101), Check::Append);
     assert_eq!(
-        log.producers.check(&header(1, 0, 0, 1)),
+        log.producers.check(&header(1, 0, 0, 1), Permit::Unchecked),
         Check::Duplicate { base_offset: Offset(0), last_offset: Offset(0), timestamp: TimestampMs(100) }
     );
     assert_eq!(log.producers.expire(TimestampMs(1099), 1000), 0);
@@ -287,7 +287,7 @@ fn f16_without_a_usable_snapshot_the_log_gives_the_same_state() {
     assert_eq!(Producers::restore(&snapshot).err(), Some(SnapshotError::Damaged), "cut");
     let recovered = log.recovered(None);
     assert_eq!(recovered.snapshot(), log.producers.snapshot());
-    assert_eq!(recovered.check(&header(P, 0, 2, 1)), duplicate(2, 1), "five are cached again");
+    assert_eq!(recovered.check(&header(P, 0, 2, 1), Permit::Unchecked), duplicate(2, 1), "five are cached again");
 }
 
 #[test]

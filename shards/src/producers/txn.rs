@@ -68,6 +68,7 @@ impl Producers {
         entry.last_timestamp = header.max_timestamp.0;
         entry.coordinator_epoch = record.coordinator_epoch;
         self.put(at);
+        self.verifications.ended(header.producer_id, header.producer_epoch);
 
         let first_offset = first_offset?;
         let marker_offset = header.last_offset();

@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn a_position_after_the_largest_is_no_line_and_no_panic() {
         let entry = Entry::Gone { group: String::new() };
-        let mut bytes = encode(u64::MAX, std::slice::from_ref(&entry));
-        write_line(Position(0), &entry, &mut bytes);
+        let mut bytes = Vec::new();
+        [u64::MAX, 0].into_iter().for_each(|position| write_line(Position(position), &entry, &mut bytes));
         assert_eq!(decode(&bytes).0.len(), 1);
     }
 

@@ -13,6 +13,10 @@ pub const PRODUCE: i16 = 0;
 pub const FETCH: i16 = 1;
 /// Key of ListOffsets.
 pub const LIST_OFFSETS: i16 = 2;
+/// Key of OffsetCommit.
+pub const OFFSET_COMMIT: i16 = 8;
+/// Key of OffsetFetch.
+pub const OFFSET_FETCH: i16 = 9;
 /// Key of DescribeLogDirs.
 pub const DESCRIBE_LOG_DIRS: i16 = 35;
 /// Key of ApiVersions.
@@ -52,7 +56,15 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(FETCH, "Fetch", 4, 18, 12),
     api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
     api(3, "Metadata", 0, 13, 9),
+    api(OFFSET_COMMIT, "OffsetCommit", 2, 10, 8),
+    api(OFFSET_FETCH, "OffsetFetch", 1, 10, 6),
     api(10, "FindCoordinator", 0, 6, 3),
+    api(11, "JoinGroup", 0, 9, 6),
+    api(12, "Heartbeat", 0, 4, 4),
+    api(13, "LeaveGroup", 0, 5, 4),
+    api(14, "SyncGroup", 0, 5, 4),
+    api(15, "DescribeGroups", 0, 6, 5),
+    api(16, "ListGroups", 0, 5, 3),
     api(API_VERSIONS, "ApiVersions", 0, 4, 3),
     api(19, "CreateTopics", 2, 7, 5),
     api(20, "DeleteTopics", 1, 6, 4),
@@ -66,10 +78,12 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(33, "AlterConfigs", 0, 2, 2),
     api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, 2),
     api(37, "CreatePartitions", 0, 3, 2),
+    api(42, "DeleteGroups", 0, 2, 2),
     api(43, "ElectLeaders", 0, 2, 2),
     api(44, "IncrementalAlterConfigs", 0, 1, 1),
     api(45, "AlterPartitionReassignments", 0, 1, 0),
     api(46, "ListPartitionReassignments", 0, 0, 0),
+    api(47, "OffsetDelete", 0, 0, NEVER),
     api(48, "DescribeClientQuotas", 0, 1, 1),
     api(49, "AlterClientQuotas", 0, 1, 1),
     api(50, "DescribeUserScramCredentials", 0, 0, 0),
@@ -78,6 +92,8 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(57, "UpdateFeatures", 0, 2, 0),
     api(60, "DescribeCluster", 0, 2, 0),
     api(61, "DescribeProducers", 0, 0, 0),
+    api(68, "ConsumerGroupHeartbeat", 0, 1, 0),
+    api(69, "ConsumerGroupDescribe", 0, 1, 0),
     api(74, "ListConfigResources", 0, 1, 0),
     api(75, "DescribeTopicPartitions", 0, 0, 0),
 ];

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{api_versions, fetch, parse_header, produce};
+use super::{api_versions, fetch, offset_commit, offset_fetch, parse_header, produce};
 
 /// Bytes that lengths, counts and varints are made of, more often than chance has it.
 fn byte() -> impl Strategy<Value = u8> {
@@ -106,6 +106,36 @@ proptest! {
         (version, body) in (4i16..=18).prop_flat_map(|v| (Just(v), changed(fetch::golden(v)))),
     ) {
         fetch_holds(version, &body)?;
+    }
+
+    #[test]
+    fn case_117_changed_and_arbitrary_offset_commits_never_panic(
+        (version, body, noise) in
+            (2i16..=10).prop_flat_map(|v| (Just(v), changed(offset_commit::tests::golden(v)), bytes())),
+    ) {
+        for body in [body, noise.into()] {
+            if let Ok(request) = offset_commit::decode(version, &body) {
+                let partitions: usize = request.topics.iter().map(|topic| topic.partitions.len()).sum();
+                prop_assert!(12 * partitions + request.topics.len() <= body.len());
+                prop_assert!(request.topics.iter().all(|topic| topic.topic.id().is_some() == (version >= 10)));
+            }
+        }
+    }
+
+    #[test]
+    fn case_117_changed_and_arbitrary_offset_fetches_never_panic(
+        (version, body, noise) in
+            (1i16..=10).prop_flat_map(|v| (Just(v), changed(offset_fetch::tests::golden(v)), bytes())),
+    ) {
+        for body in [body, noise.into()] {
+            if let Ok(request) = offset_fetch::decode(version, &body) {
+                prop_assert!(request.groups.len() <= body.len());
+                prop_assert!(version >= 8 || request.groups.len() == 1);
+                let topics = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
+                let indexes: usize = topics.map(|(_, indexes)| indexes.len()).sum();
+                prop_assert!(4 * indexes <= body.len());
+            }
+        }
     }
 
     #[test]

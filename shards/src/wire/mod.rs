@@ -1,6 +1,7 @@
 //! Kafka's wire protocol: from the bytes of a frame to requests, and from answers to the bytes of a frame.
 //!
-//! Purpose: own codecs for what every client sends all the time (Produce, Fetch, ApiVersions, the headers), and a
+//! Purpose: own codecs for what every client sends all the time (Produce, Fetch, OffsetCommit, OffsetFetch,
+//! ApiVersions, the headers), and a
 //! preflight ([`schema`]) for everything else, which the crate kafka-protocol decodes.
 //! Owner: the shard that owns the connection; nothing here keeps state between frames.
 //! Limits: no read passes the end of its frame and nothing is allocated in proportion to a length that was only
@@ -13,6 +14,8 @@ pub mod error;
 pub mod fetch;
 mod fetch_answer;
 pub mod header;
+pub mod offset_commit;
+pub mod offset_fetch;
 pub mod produce;
 mod produce_answer;
 pub mod reader;

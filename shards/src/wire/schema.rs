@@ -86,8 +86,8 @@ impl Field {
     }
 }
 
-/// The schema of an API's requests: its fields in order. `None` for Produce, Fetch and ApiVersions, which have codecs
-/// of their own, and for keys that are not announced.
+/// The schema of an API's requests: its fields in order. `None` for Produce, Fetch, OffsetCommit, OffsetFetch and
+/// ApiVersions, which have codecs of their own, and for keys that are not announced.
 #[must_use]
 pub fn fields(key: i16) -> Option<&'static [Field]> {
     schemas::SCHEMAS.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| schemas::SCHEMAS[at].1)

@@ -18,6 +18,12 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (2, LIST_OFFSETS),
     (3, METADATA),
     (10, FIND_COORDINATOR),
+    (11, JOIN_GROUP),
+    (12, HEARTBEAT),
+    (13, LEAVE_GROUP),
+    (14, SYNC_GROUP),
+    (15, DESCRIBE_GROUPS),
+    (16, LIST_GROUPS),
     (19, CREATE_TOPICS),
     (20, DELETE_TOPICS),
     (21, DELETE_RECORDS),
@@ -30,10 +36,12 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (33, ALTER_CONFIGS),
     (35, DESCRIBE_LOG_DIRS),
     (37, CREATE_PARTITIONS),
+    (42, DELETE_GROUPS),
     (43, ELECT_LEADERS),
     (44, INCREMENTAL_ALTER_CONFIGS),
     (45, ALTER_PARTITION_REASSIGNMENTS),
     (46, LIST_PARTITION_REASSIGNMENTS),
+    (47, OFFSET_DELETE),
     (48, DESCRIBE_CLIENT_QUOTAS),
     (49, ALTER_CLIENT_QUOTAS),
     (50, DESCRIBE_USER_SCRAM_CREDENTIALS),
@@ -42,6 +50,8 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (57, UPDATE_FEATURES),
     (60, DESCRIBE_CLUSTER),
     (61, DESCRIBE_PRODUCERS),
+    (68, CONSUMER_GROUP_HEARTBEAT),
+    (69, CONSUMER_GROUP_DESCRIBE),
     (74, LIST_CONFIG_RESOURCES),
     (75, DESCRIBE_TOPIC_PARTITIONS),
 ];
@@ -62,6 +72,62 @@ const METADATA: Fields = &[
 ];
 
 const FIND_COORDINATOR: Fields = &[f(Text).to(3), f(I8).from(1), f(Array(&Text)).from(4)];
+
+// Group, session timeout, rebalance timeout, member, instance, protocol type, protocols, reason.
+const JOIN_GROUP: Fields = &[
+    f(Text),
+    f(I32),
+    f(I32).from(1),
+    f(Text),
+    f(Text).from(5).null_from(5),
+    f(Text),
+    f(Array(&Struct(&[f(Text), f(Bytes)]))),
+    f(Text).from(8).null_from(8),
+];
+
+// Group, generation, member, instance.
+const HEARTBEAT: Fields = &[f(Text), f(I32), f(Text), f(Text).from(3).null_from(3)];
+
+// Group, then one member or several with instance and reason.
+const LEAVE_GROUP: Fields = &[
+    f(Text),
+    f(Text).to(2),
+    f(Array(&Struct(&[f(Text), f(Text).null_from(3), f(Text).from(5).null_from(5)]))).from(3),
+];
+
+// Group, generation, member, instance, protocol type, protocol, assignments.
+const SYNC_GROUP: Fields = &[
+    f(Text),
+    f(I32),
+    f(Text),
+    f(Text).from(3).null_from(3),
+    f(Text).from(5).null_from(5),
+    f(Text).from(5).null_from(5),
+    f(Array(&Struct(&[f(Text), f(Bytes)]))),
+];
+
+const DESCRIBE_GROUPS: Fields = &[f(Array(&Text)), f(Bool).from(3)];
+
+// States, types.
+const LIST_GROUPS: Fields = &[f(Array(&Text)).from(4), f(Array(&Text)).from(5)];
+
+const DELETE_GROUPS: Fields = &[f(Array(&Text))];
+
+// Group, member, epoch, instance, rack, rebalance timeout, topics, expression, assignor, owned partitions.
+const CONSUMER_GROUP_HEARTBEAT: Fields = &[
+    f(Text),
+    f(Text),
+    f(I32),
+    f(Text).null_from(0),
+    f(Text).null_from(0),
+    f(I32),
+    f(Array(&Text)).null_from(0),
+    f(Text).from(1).null_from(1),
+    f(Text).null_from(0),
+    f(Array(&Struct(&[f(Uuid), f(Array(&I32))]))).null_from(0),
+];
+
+const CONSUMER_GROUP_DESCRIBE: Fields = &[f(Array(&Text)), f(Bool)];
 
 // Topics, timeout, validate only.
 const CREATE_TOPICS: Fields = &[f(Array(&Struct(CREATABLE_TOPIC))), f(I32), f(Bool)];
@@ -115,6 +181,8 @@ const ALTER_PARTITION_REASSIGNMENTS: Fields = &[
 ];
 
 const LIST_PARTITION_REASSIGNMENTS: Fields = &[f(I32), f(Array(&Struct(TOPIC_INDEXES))).null_from(0)];
+
+const OFFSET_DELETE: Fields = &[f(Text), f(Array(&Struct(&[f(Text), f(Array(&Struct(&[f(I32)])))])))];
 
 const DESCRIBE_CLIENT_QUOTAS: Fields = &[f(Array(&Struct(&[f(Text), f(I8), f(Text).null_from(0)]))), f(Bool)];
 

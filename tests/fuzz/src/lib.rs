@@ -26,6 +26,8 @@ pub fn header(data: &[u8]) {
         let _ = match header.api_key {
             apis::PRODUCE => wire::produce::decode(header.api_version, &body).map(|_| ()),
             apis::FETCH => wire::fetch::decode(header.api_version, &body).map(|_| ()),
+            apis::OFFSET_COMMIT => wire::offset_commit::decode(header.api_version, &body).map(|_| ()),
+            apis::OFFSET_FETCH => wire::offset_fetch::decode(header.api_version, &body).map(|_| ()),
             apis::API_VERSIONS => wire::api_versions::decode(header.api_version, &body).map(|_| ()),
             key => wire::schema::preflight(key, header.api_version, &body),
         };

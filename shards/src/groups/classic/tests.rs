@@ -2,3 +2,10 @@
 
 mod client;
 mod join;
+mod leave;
+mod offsets;
+mod properties;
+mod restart;
+mod static_members;
+mod sync;
+mod time;

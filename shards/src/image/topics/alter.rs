@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 use crate::image::broker_settings::{Changeable, canonical_dynamic};
 use crate::image::topic_settings::canonical_overrides;
 use crate::image::value::{Kind, elements};
-use crate::image::{Change, Image, TopicConfig, TopicSetting, effective, names};
+use crate::image::{Change, Image, TopicConfig, TopicSetting, effective, group_settings, names};
 
 /// Types of resources on the wire.
 pub mod resource {
@@ -109,15 +109,33 @@ pub fn decide_alter(image: &Image, resources: &[AlterResource], rules: AlterRule
 fn decide_one(image: &Image, resource: &AlterResource, rules: AlterRules) -> Result<Option<Change>, Refusal> {
     let kind = resource.kind;
     let served = match kind {
-        resource::TOPIC | resource::BROKER => true,
-        resource::BROKER_LOGGER | resource::CLIENT_METRICS | resource::GROUP => false,
+        resource::TOPIC | resource::BROKER | resource::GROUP => true,
+        resource::BROKER_LOGGER | resource::CLIENT_METRICS => false,
         _ => return refuse(ErrorCode::InvalidRequest, format!("Unknown resource type {kind}")),
     };
     check_entries(resource)?;
     if !served {
         return refuse(ErrorCode::InvalidRequest, format!("Resource type {kind} has no settings here"));
     }
-    if kind == resource::TOPIC { topic(image, resource, rules) } else { broker(image, resource, rules) }
+    match kind {
+        resource::TOPIC => topic(image, resource, rules),
+        resource::GROUP => group(image, resource, rules),
+        _ => broker(image, resource, rules),
+    }
+}
+
+/// G20.4.
+fn group(image: &Image, resource: &AlterResource, rules: AlterRules) -> Result<Option<Change>, Refusal> {
+    let empty = BTreeMap::new();
+    let before = image.groups.get(&resource.name).unwrap_or(&empty);
+    let after = outcome(before, resource, rules.mode, |_| None)?;
+    if resource.name.is_empty() {
+        return refuse(ErrorCode::InvalidRequest, "The group has no name");
+    }
+    let checked =
+        group_settings::check(&after, &image.broker).or_else(|error| refuse(ErrorCode::InvalidConfig, error.0))?;
+    let changed = checked != *before;
+    Ok(changed.then(|| Change::SetGroupOverrides { group: resource.name.clone(), overrides: checked }))
 }
 
 /// K44.3-4: what is wrong with the entries alone.
@@ -187,7 +205,13 @@ fn broker(image: &Image, resource: &AlterResource, rules: AlterRules) -> Result<
                 return refuse(ErrorCode::InvalidConfig, format!("Unknown broker config name: {name}"));
             }
             Changeable::No => fixed(String::new()),
-            Changeable::Yes => canonical_dynamic(&name, &value).or_else(|error| fixed(format!(": {error}"))),
+            Changeable::Yes => canonical_dynamic(&name, &value)
+                .and_then(|value| {
+                    let of_groups = name.strip_prefix("group.");
+                    of_groups.map_or(Ok(()), |own| group_settings::within_bounds(own, &value, &image.broker))?;
+                    Ok(value)
+                })
+                .or_else(|error| fixed(format!(": {error}"))),
         }?;
         checked.insert(name, value);
     }

@@ -128,7 +128,7 @@ fn k19_8_settings_are_checked_before_counts() {
         with(&[("retention.ms", None)]),
         with(&[("message.format.version", Some("3.0"))]),
         with(&[("retention.ms", Some("soon"))]),
-        with(&[("cleanup.policy", Some("compact"))]),
+        with(&[("cleanup.policy", Some("compacted"))]),
         with(&[("min.compaction.lag.ms", Some("10")), ("max.compaction.lag.ms", Some("9"))]),
         with(&[("retention.ms", Some("1")), ("retention.ms", Some("x"))]),
     ] {

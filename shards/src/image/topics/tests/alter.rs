@@ -53,7 +53,7 @@ fn k44_2_unknown_types() {
     for kind in [0, 1, 3, 5, 64, -1] {
         assert_eq!(refused(&[(kind, "a", &[])]), ErrorCode::InvalidRequest);
     }
-    for kind in [8, 16, 32] {
+    for kind in [8, 16] {
         assert_eq!(refused(&[(kind, "1", SET_MS)]), ErrorCode::InvalidRequest, "no such settings here (K32.11)");
     }
 }
@@ -127,6 +127,7 @@ fn k44_15_removal_of_what_is_not_there_succeeds() {
 
 #[test]
 fn k44_15_a_list_that_stays_the_same_is_the_topics_own_from_then_on() {
+    // SUBTRACT of what is absent, APPEND of what is present.
     for (operation, value) in [(3, "compact"), (2, "delete")] {
         let (changes, codes) = alter(&[(2, "a", &[("cleanup.policy", operation, Some(value))])]);
         assert_eq!(codes, [ErrorCode::None]);
@@ -138,8 +139,11 @@ fn k44_15_a_list_that_stays_the_same_is_the_topics_own_from_then_on() {
 
 #[test]
 fn k44_15_lists_start_from_the_value_in_force_and_may_become_empty() {
-    let compact = [("cleanup.policy", 2, Some("compact"))];
-    assert_eq!(refused(&[(2, "a", &compact)]), ErrorCode::InvalidConfig, "delete,compact waits for compaction");
+    let (changes, _) = alter(&[(2, "a", &[("cleanup.policy", 2, Some("compact"))])]);
+    let next = image().apply(&changes);
+    let topic = next.topic("a").expect("there");
+    assert_eq!(topic.overrides.get("cleanup.policy").map(String::as_str), Some("delete,compact"));
+    assert!(topic.config.cleanup_policy.delete && topic.config.cleanup_policy.compact);
     let (changes, _) = alter(&[(2, "a", &[("cleanup.policy", 3, Some("delete"))])]);
     let next = image().apply(&changes);
     let topic = next.topic("a").expect("there");
@@ -179,4 +183,33 @@ fn k33_1_nulls_and_unknown_things() {
     assert_eq!(codes(&[(8, "1", &[])]), ErrorCode::InvalidRequest);
     assert_eq!(codes(&[(2, "no", SET_MS)]), ErrorCode::UnknownTopicOrPartition);
     assert_eq!(codes(&[(2, "a", &[("no.such", 0, Some("1"))])]), ErrorCode::InvalidConfig);
+}
+
+#[test]
+fn g20_4_and_k44_14_a_group_gets_settings_of_its_own_whether_or_not_it_is_there() {
+    const NAME: &str = "consumer.session.timeout.ms";
+    let (changes, codes) = alter(&[(32, "g", &[(NAME, 0, Some("50000"))])]);
+    assert_eq!(codes, [ErrorCode::None]);
+    let image = image().apply(&changes);
+    assert_eq!(image.group_setting("g", NAME), Some(50_000));
+    assert_eq!(image.group_setting("h", NAME), None);
+    let (again, codes) = alter_at(&image, &[(32, "g", &[(NAME, 1, None)])], AlterMode::Incremental, false);
+    assert_eq!(codes, [ErrorCode::None]);
+    assert!(image.apply(&again).groups.is_empty(), "a group without settings of its own leaves nothing");
+    for (name, entries, code) in [
+        ("g", (NAME, 0, Some("1")), ErrorCode::InvalidConfig),
+        ("g", ("retention.ms", 0, Some("1")), ErrorCode::InvalidConfig),
+        ("g", (NAME, 2, Some("1")), ErrorCode::InvalidConfig),
+        ("", (NAME, 0, Some("50000")), ErrorCode::InvalidRequest),
+    ] {
+        assert_eq!(refused(&[(32, name, &[entries])]), code, "{name} {entries:?}");
+    }
+}
+
+#[test]
+fn g20_3_the_assignment_interval_changes_at_run_time_within_its_bounds() {
+    const NAME: &str = "group.consumer.assignment.interval.ms";
+    assert_eq!(alter(&[(4, "", &[(NAME, 0, Some("15000"))])]).1, [ErrorCode::None]);
+    assert_eq!(refused(&[(4, "", &[(NAME, 0, Some("15001"))])]), ErrorCode::InvalidRequest);
+    assert_eq!(refused(&[(4, "", &[("group.max.size", 0, Some("5"))])]), ErrorCode::InvalidRequest);
 }
