@@ -42,7 +42,7 @@ pub(super) fn to_consumer(
         return Err(refuse(""));
     }
     let consumer = match classic.has_members() {
-        true => upgraded(&classic.parts(), turn).map_err(refuse)?,
+        true => upgraded(&name, &classic.parts(), turn).map_err(refuse)?,
         false => Consumer::new(),
     };
     consumer.admit(beat, turn)?;
@@ -52,7 +52,7 @@ pub(super) fn to_consumer(
 }
 
 /// The consumer group that a classic one with members becomes, or why it cannot.
-fn upgraded(parts: &Parts, turn: &Turn<'_>) -> Result<Consumer, &'static str> {
+fn upgraded(name: &str, parts: &Parts, turn: &Turn<'_>) -> Result<Consumer, &'static str> {
     if !turn.settings.migration.upgrades() {
         return Err(", and conversions are not allowed");
     }
@@ -73,7 +73,7 @@ fn upgraded(parts: &Parts, turn: &Turn<'_>) -> Result<Consumer, &'static str> {
             return Err(", and its assignor uses data of its own");
         }
         let assigned = by_id(&assignment.partitions, turn.image);
-        consumer.adopt(&member.id, about(member, subscription), &assigned, turn);
+        consumer.adopt(name, &member.id, about(member, subscription), &assigned, turn);
     }
     consumer.count_topics(turn.image);
     Ok(consumer)

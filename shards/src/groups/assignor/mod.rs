@@ -1,7 +1,7 @@
 //! Who reads what: the assignors of consumer groups (contract G13).
 //!
-//! Pure functions of the members, their subscriptions and what they have; the same input gives the same answer. The cost
-//! grows with members, partitions and topics of subscriptions, never with their products except where each member
+//! Pure functions of the members, their subscriptions and what they have; the same input gives the same answer. The
+//! cost grows with members, partitions and topics of subscriptions, never with their products except where each member
 //! subscribes to topics of its own.
 
 mod range;

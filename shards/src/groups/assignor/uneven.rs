@@ -1,7 +1,7 @@
 //! `uniform` where members subscribe to different topics (contract G13.4).
 //!
-//! What is still subscribed is kept; the rest goes to the subscriber with the least, topics with the most partitions for
-//! each subscriber first; then partitions move until no subscriber of a topic has two more than another. A move makes
+//! What is still subscribed is kept; the rest goes to the subscriber with the least, topics with the most partitions
+//! for each subscriber first; then partitions move until no subscriber of a topic has two more than another. A move makes
 //! the shares more equal, so moving ends; the number of rounds is bounded all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,9 @@ pub(super) fn assign(input: &Input<'_>) -> Vec<Partitions> {
         shares.give(*topic);
     }
     for _ in 0..ASSIGNOR_ROUNDS_MAX {
-        let moved = order.iter().fold(false, |moved, topic| shares.level(*topic) || moved);
-        if !moved {
+        // Every topic has its turn in every round.
+        let moved = order.iter().filter(|topic| shares.level(**topic)).count();
+        if moved == 0 {
             break;
         }
     }

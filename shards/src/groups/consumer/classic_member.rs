@@ -15,6 +15,9 @@ use crate::groups::{Heartbeat, Join, Joined, MigrationPolicy, Sync, Synced};
 use crate::ids::{PartitionKey, TopicId};
 use crate::image::Image;
 
+/// A member's id, and the member whose instance it takes over.
+type Admitted = (Arc<str>, Option<Arc<str>>);
+
 /// Version of JoinGroup from which a new member has to come back with its id.
 const ID_FIRST_VERSION: i16 = 4;
 
@@ -41,7 +44,7 @@ impl Consumer {
     pub fn classic_join(&mut self, group: &Arc<str>, join: &Join, turn: &mut Turn<'_>) -> Joined {
         let (id, replaces) = match self.admit_classic(join, turn) {
             Ok(admitted) => admitted,
-            Err(refused) => return refused,
+            Err((code, id)) => return Joined::refused(code, id),
         };
         let mut protocols: Vec<Protocol> = Vec::with_capacity(join.protocols.len());
         for (name, metadata) in &join.protocols {
@@ -62,9 +65,9 @@ impl Consumer {
         join_about(&mut about, join, subscription, protocols);
         let difference = self.subscribe(&id, about);
         self.refresh_topics(difference.topics, turn.image);
-        self.update_targets(turn);
+        self.update_targets(group, turn);
         self.reconcile(&id, difference.any, Some(&owned), turn);
-        self.joined_in_time(&id, turn);
+        self.joined_in_time(group, &id, turn);
         self.match_expressions(turn);
         self.write(group, turn);
         Joined {
@@ -76,9 +79,9 @@ impl Consumer {
         }
     }
 
-    /// Contract G18.4, in its order: the member's id, and whose instance it takes over.
-    fn admit_classic(&self, join: &Join, turn: &Turn<'_>) -> Result<(Arc<str>, Option<Arc<str>>), Joined> {
-        let refuse = |code| Err(Joined::refused(code, join.member_id.clone()));
+    /// Contract G18.4, in its order; a refusal with the member id that is answered.
+    fn admit_classic(&self, join: &Join, turn: &Turn<'_>) -> Result<Admitted, (ErrorCode, String)> {
+        let refuse = |code| Err((code, join.member_id.clone()));
         let settings = turn.settings;
         // An empty group becomes a classic one for whoever may found that; this request may not (G18.7).
         if self.members.is_empty() {
@@ -91,7 +94,7 @@ impl Consumer {
         let owner = join.instance_id.as_deref().and_then(|instance| self.instances.get(instance));
         let is_known = self.members.contains_key(&*join.member_id) || owner.is_some();
         if !is_known && self.members.len() >= settings.consumer_members_max {
-            return Err(Joined::refused(ErrorCode::GroupMaxSizeReached, ""));
+            return Err((ErrorCode::GroupMaxSizeReached, String::new()));
         }
         let is_common = |name: &String| self.protocols.get(name).copied().unwrap_or(0) == self.classic_members;
         if join.protocol_type != "consumer" || !join.protocols.iter().any(|(name, _)| is_common(name)) {
@@ -99,9 +102,7 @@ impl Consumer {
         }
         let fresh: Arc<str> = TopicId(join.fresh).to_base64().into();
         match (&join.instance_id, join.member_id.as_str()) {
-            (None, "") if join.version >= ID_FIRST_VERSION => {
-                Err(Joined::refused(ErrorCode::MemberIdRequired, &*fresh))
-            }
+            (None, "") if join.version >= ID_FIRST_VERSION => Err((ErrorCode::MemberIdRequired, fresh.to_string())),
             (_, "") => Ok((fresh, owner.cloned())),
             (None, id) => Ok((id.into(), None)),
             (Some(_), id) => match owner {
@@ -113,11 +114,11 @@ impl Consumer {
     }
 
     /// It joined, so it has to sync (contract G18.10).
-    fn joined_in_time(&mut self, id: &Arc<str>, turn: &Turn<'_>) {
+    fn joined_in_time(&mut self, group: &str, id: &Arc<str>, turn: &Turn<'_>) {
         let member = self.members.get_mut(id).expect("it has just joined");
         member.timers.join_ms = None;
         member.timers.sync_ms = Some(turn.now.mono_ms + member.rebalance_timeout_ms());
-        self.restart_session(id, turn);
+        self.restart_session(group, id, turn);
     }
 
     fn classic_member(&self, id: &str, instance: Option<&str>) -> Result<Arc<str>, ErrorCode> {
@@ -158,7 +159,7 @@ impl Consumer {
             ..Synced::default()
         };
         self.members.get_mut(&id).expect("just seen").timers.sync_ms = None;
-        self.restart_session(&id, turn);
+        self.restart_session(group, &id, turn);
         self.write(group, turn);
         synced
     }
@@ -172,9 +173,9 @@ impl Consumer {
         if beat.generation != self.members[&id].current.epoch {
             return ErrorCode::IllegalGeneration;
         }
-        self.restart_session(&id, turn);
+        self.restart_session(group, &id, turn);
         self.refresh_topics(false, turn.image);
-        self.update_targets(turn);
+        self.update_targets(group, turn);
         self.match_expressions(turn);
         self.write(group, turn);
         let member = &self.members[&id];
@@ -206,13 +207,20 @@ impl Consumer {
     }
 
     /// A member of a classic group becomes one of this group.
-    pub(in crate::groups) fn adopt(&mut self, id: &Arc<str>, about: About, assigned: &Partitions, turn: &Turn<'_>) {
+    pub(in crate::groups) fn adopt(
+        &mut self,
+        group: &str,
+        id: &Arc<str>,
+        about: About,
+        assigned: &Partitions,
+        turn: &Turn<'_>,
+    ) {
         let epoch = self.head.epoch;
         let assigned_since = assigned.iter().map(|key| (key, epoch)).collect();
         self.put_member(id, about);
         self.put_current(id, Current { epoch, previous_epoch: epoch, assigned: assigned_since, ..Current::default() });
         self.put_target(id, assigned.clone());
-        self.restart_session(id, turn);
+        self.restart_session(group, id, turn);
     }
 
     /// What its members want now is what it was made for.

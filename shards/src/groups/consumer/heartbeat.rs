@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::check::{Admitted, set_of};
 use super::member::{AWAY, About, State};
-use super::{Consumer, ConsumerEntry};
+use super::{Consumer, ConsumerEntry, own_setting};
 use crate::groups::turn::Turn;
 use crate::groups::{ConsumerHeartbeat, ConsumerHeartbeatReply};
+use crate::image::group_settings::HEARTBEAT_INTERVAL_MS;
 
 /// How a subscription differs from the one before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,14 +33,20 @@ impl Consumer {
         let reply = match beat.member_epoch {
             -1 => self.leave(&admitted.id, turn),
             AWAY => self.leave_for_a_while(&admitted.id),
-            _ => self.beat(admitted, beat, turn),
+            _ => self.beat(group, admitted, beat, turn),
         };
         self.match_expressions(turn);
         self.write(group, turn);
         reply
     }
 
-    fn beat(&mut self, admitted: Admitted, beat: &ConsumerHeartbeat, turn: &mut Turn<'_>) -> ConsumerHeartbeatReply {
+    fn beat(
+        &mut self,
+        group: &str,
+        admitted: Admitted,
+        beat: &ConsumerHeartbeat,
+        turn: &mut Turn<'_>,
+    ) -> ConsumerHeartbeatReply {
         let Admitted { id, replaces } = admitted;
         if let Some(old) = replaces {
             self.replace(&old, &id);
@@ -53,17 +60,18 @@ impl Consumer {
             }
         };
         self.refresh_topics(difference.topics, turn.image);
-        self.update_targets(turn);
+        self.update_targets(group, turn);
         let owned = beat.owned.as_ref().map(set_of);
         let changed = self.reconcile(&id, difference.any, owned.as_ref(), turn);
-        self.restart_session(&id, turn);
+        self.restart_session(group, &id, turn);
+        let interval_ms = turn.settings.consumer_heartbeat_interval_ms;
         let current = &self.members[&id].current;
         let is_full =
             beat.rebalance_timeout_ms != -1 && (beat.topics.is_some() || beat.regex.is_some()) && beat.owned.is_some();
         ConsumerHeartbeatReply {
             member_id: Some(id.to_string()),
             member_epoch: current.epoch,
-            heartbeat_interval_ms: turn.settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms: own_setting(group, HEARTBEAT_INTERVAL_MS, interval_ms, turn),
             assignment: (is_full || beat.member_epoch == 0 || changed).then(|| current.assigned.listed()),
             ..ConsumerHeartbeatReply::default()
         }

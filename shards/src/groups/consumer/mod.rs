@@ -1,7 +1,7 @@
 //! A group under the protocol of KIP-848: the broker assigns, and each member moves to its part on its own.
 //!
-//! Owned by its group. State changes by [`ConsumerEntry`]s alone, when it happens and when it is read back, so that both
-//! give the same. What one request changes is one line of the journal: half of a new target must never be read back.
+//! Owned by its group. State changes by [`ConsumerEntry`]s alone, when it happens and when it is read back, so that
+//! both give the same. What one request changes is one line of the journal: half of a new target must never be read back.
 //! Limits: members by `group.consumer.max.size`, expressions by `limits::GROUP_REGEX_*`. A heartbeat without news costs
 //! the same whatever the size of the group.
 
@@ -33,6 +33,7 @@ use super::turn::Turn;
 use super::{Entry, Now};
 use crate::ids::PartitionKey;
 use crate::image::Image;
+use crate::image::group_settings::SESSION_TIMEOUT_MS;
 
 /// One change of a consumer group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -267,7 +268,8 @@ impl Consumer {
     pub fn loaded(&mut self, now: Now, settings: &super::GroupSettings) {
         let ids: Vec<_> = self.members.keys().cloned().collect();
         for id in ids {
-            let session_ms = self.session_timeout_ms(&id, settings);
+            // What is set for the group alone counts again from the member's next heartbeat on.
+            let session_ms = self.session_timeout_ms(&id, settings.consumer_session_timeout_ms);
             let member = self.members.get_mut(&id).expect("just listed");
             member.timers.session_ms = Some(now.mono_ms + session_ms);
             if member.current.state == State::Revoking && !member.is_classic() {
@@ -277,14 +279,15 @@ impl Consumer {
         }
     }
 
-    fn session_timeout_ms(&self, id: &str, settings: &super::GroupSettings) -> u64 {
+    fn session_timeout_ms(&self, id: &str, of_consumers_ms: i32) -> u64 {
         let classic = self.members[id].about.classic.as_ref().map(|classic| classic.session_timeout_ms);
-        u64::try_from(classic.unwrap_or(settings.consumer_session_timeout_ms)).unwrap_or(0)
+        u64::try_from(classic.unwrap_or(of_consumers_ms)).unwrap_or(0)
     }
 
     /// The member was heard of.
-    fn restart_session(&mut self, id: &Arc<str>, turn: &Turn<'_>) {
-        let session_ms = self.session_timeout_ms(id, turn.settings);
+    fn restart_session(&mut self, group: &str, id: &Arc<str>, turn: &Turn<'_>) {
+        let of_broker_ms = turn.settings.consumer_session_timeout_ms;
+        let session_ms = self.session_timeout_ms(id, own_setting(group, SESSION_TIMEOUT_MS, of_broker_ms, turn));
         let member = self.members.get_mut(id).expect("a member that was heard of");
         member.timers.session_ms = Some(turn.now.mono_ms + session_ms);
         self.schedule(id);
@@ -326,6 +329,14 @@ impl Consumer {
         }
     }
 }
+
+/// A setting of the group alone, or else the broker's (contract G20.4).
+fn own_setting(group: &str, name: &str, of_broker: i32, turn: &Turn<'_>) -> i32 {
+    turn.image.group_setting(group, name).unwrap_or(of_broker)
+}
+
+// A group that is at rest stays small: 10,000 of them are to cost next to nothing.
+const _: () = assert!(size_of::<Consumer>() <= 512);
 
 #[cfg(test)]
 mod tests;

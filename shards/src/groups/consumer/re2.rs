@@ -1,8 +1,8 @@
 //! Regular expressions for topic names: RE2's syntax (contract G14.1), carried out by the `regex` crate.
 //!
 //! Reads an expression as RE2/J does, refuses what that refuses, and writes it down in a form that means the same to
-//! the crate: letters of classes as code points, `\d`, `\s` and `\w` as the ASCII that they mean to RE2. The length, the
-//! depth and the compiled size are bounded (`limits::GROUP_REGEX_*`); matching takes time linear in the name.
+//! the crate: letters of classes as code points, `\d`, `\s` and `\w` as the ASCII that they mean to RE2. The length,
+//! the depth and the compiled size are bounded (`limits::GROUP_REGEX_*`); matching takes time linear in the name.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use super::Consumer;
+use super::{Consumer, own_setting};
 use crate::groups::GroupSettings;
 use crate::groups::assignor::{self, Input, Subscriber};
 use crate::groups::turn::Turn;
 use crate::ids::TopicId;
 use crate::image::Image;
+use crate::image::group_settings::ASSIGNMENT_INTERVAL_MS;
 
 impl Consumer {
     /// Raises the group epoch, if asked to, or if topics that members want are others than before.
@@ -31,11 +32,13 @@ impl Consumer {
     }
 
     /// Computes new targets, if the group epoch is ahead of theirs and it is time.
-    pub(super) fn update_targets(&mut self, turn: &Turn<'_>) {
+    pub(super) fn update_targets(&mut self, group: &str, turn: &Turn<'_>) {
         if self.head.epoch <= self.head.assignment_epoch {
             return;
         }
-        let interval_ms = u64::try_from(turn.settings.consumer_assignment_interval_ms).unwrap_or(0);
+        let interval_ms =
+            own_setting(group, ASSIGNMENT_INTERVAL_MS, turn.settings.consumer_assignment_interval_ms, turn);
+        let interval_ms = u64::try_from(interval_ms).unwrap_or(0);
         let now_ms = turn.now.mono_ms;
         if self.assigned_at_ms.is_some_and(|at_ms| now_ms.saturating_sub(at_ms) < interval_ms) {
             return;

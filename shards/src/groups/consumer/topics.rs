@@ -1,7 +1,7 @@
 //! Topics that a group's members want: how many name each, what expressions matched, and whether any of them changed.
 //!
-//! The group keeps a fingerprint of ids and partition counts. An image of another version is looked at once: a heartbeat
-//! without a change costs nothing (contract G12.9).
+//! The group keeps a fingerprint of ids and partition counts. An image of another version is looked at once: a
+//! heartbeat without a change costs nothing (contract G12.9).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

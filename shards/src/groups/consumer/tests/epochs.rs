@@ -199,3 +199,26 @@ fn g19_6_a_crash_in_the_middle_of_a_rebalance_changes_nothing() {
     lab.harness.crash();
     assert_eq!(lab.beat("B", 3), given(3, &[3, 4, 5]));
 }
+
+#[test]
+fn g20_4_what_is_set_for_the_group_alone_goes_before_the_broker() {
+    let mut lab = Lab::new(2);
+    let own = [
+        ("consumer.session.timeout.ms", "50000"),
+        ("consumer.heartbeat.interval.ms", "7000"),
+        ("consumer.assignment.interval.ms", "2000"),
+    ];
+    let overrides = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let set = crate::image::Change::SetGroupOverrides { group: GROUP.to_owned(), overrides };
+    lab.harness.image = lab.harness.image.apply(&[set]);
+    assert_eq!(lab.send(join("A", &["t"])).heartbeat_interval_ms, 7000);
+    assert_eq!(lab.join("B"), given(2, &[]));
+    lab.harness.advance(1_990);
+    assert_eq!(lab.beat("B", 2), null(2));
+    lab.harness.advance(10);
+    assert_eq!(lab.beat("B", 2), null(3));
+    lab.harness.advance(47_990);
+    assert_eq!(lab.describe().members.len(), 2);
+    lab.harness.advance(20);
+    assert_eq!(lab.describe().members.len(), 1);
+}
