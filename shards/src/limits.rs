@@ -170,7 +170,7 @@ pub const GROUP_REGEX_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes that a compiled regular expression may take. With the longest topic names it bounds the time that matching
 /// takes of the shard.
-pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 64 << 10;
+pub const GROUP_REGEX_COMPILED_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of the cache that matching a regular expression builds while it runs.
 pub const GROUP_REGEX_CACHE_BYTES_MAX: usize = 256 << 10;
@@ -192,7 +192,6 @@ pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
 
 /// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
 pub const METRICS_OFFSETS_MAX: usize = 10_000;
-
 /// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
 /// be gone (contract G6.9).
 pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;

@@ -9,7 +9,10 @@ use super::classic::Classic;
 use super::consumer::{Consumer, ConsumerEntry};
 use super::offsets::{Offsets, Retention};
 use super::turn::Turn;
-use super::{Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, GroupSettings, Joined, Listing, Now, Reply, Synced, convert};
+use super::{
+    Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, GroupSettings, Joined, Listing, Now, Reply, Synced,
+    convert,
+};
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
 use crate::image::Image;
@@ -162,8 +165,7 @@ impl Group {
 
     fn join(&mut self, join: super::Join, waiter: WaiterId, turn: &mut Turn<'_>) {
         if matches!(&self.members, Members::Consumer(_)) && !convert::to_classic_for_join(self, &join, turn) {
-            let Members::Consumer(consumer) = &mut self.members else { unreachable!("it was not converted") };
-            let joined = consumer.classic_join(&self.name, &join, turn);
+            let joined = convert::join(self, &join, turn);
             return turn.reply(waiter, Reply::Join(joined));
         }
         let Members::Classic(classic) = &mut self.members else { unreachable!("it was converted") };

@@ -49,7 +49,9 @@ impl Partitions {
 
     /// All, by topic and index.
     pub fn iter(&self) -> impl Iterator<Item = PartitionKey> + '_ {
-        self.0.iter().flat_map(|(topic, indexes)| indexes.iter().map(|index| PartitionKey { topic: *topic, index: *index }))
+        self.0
+            .iter()
+            .flat_map(|(topic, indexes)| indexes.iter().map(|index| PartitionKey { topic: *topic, index: *index }))
     }
 
     /// As an answer lists them.

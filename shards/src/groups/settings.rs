@@ -20,7 +20,7 @@ impl MigrationPolicy {
         matches!(self, Self::Bidirectional | Self::Upgrade)
     }
 
-    /// Whether a consumer group may become a classic one, and take classic members.
+    /// Whether a consumer group with members may become a classic one.
     #[must_use]
     pub fn downgrades(self) -> bool {
         matches!(self, Self::Bidirectional | Self::Downgrade)

@@ -5,8 +5,8 @@
 //! subscribes to topics of its own.
 
 mod range;
-mod uniform;
 mod uneven;
+mod uniform;
 
 use std::collections::BTreeMap;
 

@@ -19,12 +19,8 @@ struct Shares<'a> {
 }
 
 pub(super) fn assign(input: &Input<'_>) -> Vec<Partitions> {
-    let mut shares = Shares {
-        input,
-        subscribers: input.subscribers(),
-        owner: BTreeMap::new(),
-        loads: vec![0; input.members.len()],
-    };
+    let mut shares =
+        Shares { input, subscribers: input.subscribers(), owner: BTreeMap::new(), loads: vec![0; input.members.len()] };
     shares.keep();
     let mut order: Vec<TopicId> = shares.subscribers.keys().copied().collect();
     order.sort_by(|a, b| shares.density(*b).total_cmp(&shares.density(*a)).then(a.cmp(b)));

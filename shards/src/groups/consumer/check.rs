@@ -151,7 +151,10 @@ fn check_epoch(beat: &ConsumerHeartbeat, member: &Member) -> Result<(), Refused>
     let current = &member.current;
     let fenced = |relation: &str| {
         let (asked, has) = (beat.member_epoch, current.epoch);
-        refuse(ErrorCode::FencedMemberEpoch, format!("Member epoch {asked} is {relation} than the member's {has}; rejoin."))
+        refuse(
+            ErrorCode::FencedMemberEpoch,
+            format!("Member epoch {asked} is {relation} than the member's {has}; rejoin."),
+        )
     };
     if beat.member_epoch > current.epoch {
         return fenced("larger");

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::member::{About, ClassicSide, Member, Protocol, State};
-use super::{Consumer, ConsumerEntry};
+use super::Consumer;
+use super::member::{About, ClassicSide, Current, Member, Protocol, State};
 use crate::code::ErrorCode;
 use crate::groups::sets::Partitions;
 use crate::groups::subscription::{Assignment, Subscription};
@@ -80,8 +80,10 @@ impl Consumer {
     fn admit_classic(&self, join: &Join, turn: &Turn<'_>) -> Result<(Arc<str>, Option<Arc<str>>), Joined> {
         let refuse = |code| Err(Joined::refused(code, join.member_id.clone()));
         let settings = turn.settings;
-        if !(settings.session_timeout_ms_min..=settings.session_timeout_ms_max).contains(&join.session_timeout_ms) {
-            return refuse(ErrorCode::InvalidSessionTimeout);
+        // An empty group becomes a classic one for whoever may found that; this request may not (G18.7).
+        if self.members.is_empty() {
+            let is_new = join.member_id.is_empty();
+            return refuse(if is_new { ErrorCode::InconsistentGroupProtocol } else { ErrorCode::UnknownMemberId });
         }
         if settings.migration == MigrationPolicy::Disabled {
             return refuse(ErrorCode::InconsistentGroupProtocol);
@@ -196,19 +198,31 @@ impl Consumer {
         self.schedule(id);
     }
 
-    /// A member of a classic group becomes one of this group (contract G18.1).
-    pub(in crate::groups) fn adopt(&mut self, id: &Arc<str>, about: About, assigned: &Partitions) {
+    /// A group that takes over from a classic one at its generation, without members yet (contract G18.1).
+    pub(in crate::groups) fn of_generation(generation: i32) -> Self {
+        let mut consumer = Self::new();
+        (consumer.head.epoch, consumer.head.assignment_epoch) = (generation, generation);
+        consumer
+    }
+
+    /// A member of a classic group becomes one of this group.
+    pub(in crate::groups) fn adopt(&mut self, id: &Arc<str>, about: About, assigned: &Partitions, turn: &Turn<'_>) {
         let epoch = self.head.epoch;
-        let current = super::Current {
-            epoch,
-            previous_epoch: epoch,
-            state: State::Stable,
-            assigned: assigned.iter().map(|key| (key, epoch)).collect(),
-            ..super::Current::default()
-        };
-        self.change(ConsumerEntry::Member { id: id.clone(), about: Box::new(about) });
-        self.put_current(id, current);
+        let assigned_since = assigned.iter().map(|key| (key, epoch)).collect();
+        self.put_member(id, about);
+        self.put_current(id, Current { epoch, previous_epoch: epoch, assigned: assigned_since, ..Current::default() });
         self.put_target(id, assigned.clone());
+        self.restart_session(id, turn);
+    }
+
+    /// What its members want now is what it was made for.
+    pub(in crate::groups) fn count_topics(&mut self, image: &Image) {
+        self.head.topics = self.wanted.fingerprint(image);
+        self.wanted.compared = Some(image.version);
+    }
+
+    pub(in crate::groups) fn has_instance(&self, instance: &str) -> bool {
+        self.instances.contains_key(instance)
     }
 }
 
@@ -219,8 +233,10 @@ fn join_about(about: &mut About, join: &Join, subscription: Subscription, protoc
     if subscription.rack.is_some() {
         about.rack_id = subscription.rack;
     }
-    if join.rebalance_timeout_ms != -1 {
-        about.rebalance_timeout_ms = join.rebalance_timeout_ms;
+    match join.rebalance_timeout_ms {
+        _ if join.version == 0 => about.rebalance_timeout_ms = join.session_timeout_ms,
+        -1 => {}
+        timeout_ms => about.rebalance_timeout_ms = timeout_ms,
     }
     about.topics = subscription.topics.into_iter().map(Arc::from).collect();
     about.regex.clear();

@@ -37,7 +37,8 @@ impl Consumer {
             let since = member.current.assigned.since(partition.key);
             since.or_else(|| member.current.revoking.since(partition.key))
         };
-        let is_theirs = partitions.all(|partition| held_since(partition).is_some_and(|since| since <= commit.generation));
+        let is_theirs =
+            partitions.all(|partition| held_since(partition).is_some_and(|since| since <= commit.generation));
         if is_theirs { Ok(()) } else { Err(stale) }
     }
 

@@ -58,9 +58,8 @@ impl Consumer {
         let changed = self.reconcile(&id, difference.any, owned.as_ref(), turn);
         self.restart_session(&id, turn);
         let current = &self.members[&id].current;
-        let is_full = beat.rebalance_timeout_ms != -1
-            && (beat.topics.is_some() || beat.regex.is_some())
-            && beat.owned.is_some();
+        let is_full =
+            beat.rebalance_timeout_ms != -1 && (beat.topics.is_some() || beat.regex.is_some()) && beat.owned.is_some();
         ConsumerHeartbeatReply {
             member_id: Some(id.to_string()),
             member_epoch: current.epoch,
@@ -115,7 +114,11 @@ impl Consumer {
 
     fn leave(&mut self, id: &Arc<str>, turn: &Turn<'_>) -> ConsumerHeartbeatReply {
         self.remove(std::slice::from_ref(id), turn.image);
-        ConsumerHeartbeatReply { member_id: Some(id.to_string()), member_epoch: -1, ..ConsumerHeartbeatReply::default() }
+        ConsumerHeartbeatReply {
+            member_id: Some(id.to_string()),
+            member_epoch: -1,
+            ..ConsumerHeartbeatReply::default()
+        }
     }
 
     /// Matches expressions where it is due. The answer at hand is out of it: its member hears of it with its next

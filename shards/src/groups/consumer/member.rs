@@ -52,7 +52,7 @@ pub struct Protocol {
 }
 
 impl About {
-    pub(super) fn client(&self) -> Client {
+    pub(in crate::groups) fn client(&self) -> Client {
         Client { id: self.client_id.clone(), host: self.client_host.clone() }
     }
 

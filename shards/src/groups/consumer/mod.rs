@@ -24,6 +24,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+pub(in crate::groups) use self::classic_member::{by_id, named_assignment};
 use self::member::{About, Current, Member, State};
 use self::topics::Wanted;
 use super::group::Subscribed;

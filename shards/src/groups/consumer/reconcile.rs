@@ -35,7 +35,13 @@ impl Consumer {
         changed
     }
 
-    fn next(&self, member: &Member, subscription_changed: bool, owned: Option<&Partitions>, turn: &Turn<'_>) -> Current {
+    fn next(
+        &self,
+        member: &Member,
+        subscription_changed: bool,
+        owned: Option<&Partitions>,
+        turn: &Turn<'_>,
+    ) -> Current {
         let current = &member.current;
         let subscribed: BTreeSet<TopicId> = self.wanted.of(&member.about, turn.image).into_iter().collect();
         let stays = match current.state {

@@ -80,9 +80,8 @@ impl Consumer {
     /// The assignor that most members name; if none names one, the first of the settings. A tie goes to the one that
     /// stands first there.
     pub(super) fn assignor<'a>(&self, settings: &'a GroupSettings) -> &'a str {
-        let named = |name: &str| {
-            self.members.values().filter(|member| member.about.assignor.as_deref() == Some(name)).count()
-        };
+        let named =
+            |name: &str| self.members.values().filter(|member| member.about.assignor.as_deref() == Some(name)).count();
         let most = settings.consumer_assignors.iter().rev().max_by_key(|name| named(name));
         most.map_or("uniform", String::as_str)
     }

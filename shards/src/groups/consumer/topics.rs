@@ -88,7 +88,8 @@ impl Wanted {
     /// Ids of what one member wants, sorted; topics that are not there are left out.
     pub fn of(&self, about: &About, image: &Image) -> Vec<TopicId> {
         let matched = self.matched(&about.regex).into_iter().flatten();
-        let ids: BTreeSet<_> = about.topics.iter().chain(matched).filter_map(|name| Some(image.topic(name)?.id)).collect();
+        let ids: BTreeSet<_> =
+            about.topics.iter().chain(matched).filter_map(|name| Some(image.topic(name)?.id)).collect();
         ids.into_iter().collect()
     }
 
