@@ -192,6 +192,7 @@ pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
 
 /// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
 pub const METRICS_OFFSETS_MAX: usize = 10_000;
+
 /// Silence after which a newcomer that waits in a join phase is given up, whatever its session timeout: its client may
 /// be gone (contract G6.9).
 pub const GROUP_NEW_MEMBER_WAIT_MS: u64 = 5 * 60_000;
