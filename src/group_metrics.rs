@@ -73,7 +73,7 @@ impl GroupBoard {
 
 /// Looks at the groups of a shard again and again. Without a page nobody would see it, so nothing is done.
 pub fn start(ctx: &Rc<Ctx>) {
-    if ctx.config.http_listen.is_none() || ctx.config.metrics_groups_max == 0 {
+    if ctx.config.http_listen.is_none() {
         return;
     }
     let ctx = ctx.clone();
@@ -87,6 +87,7 @@ pub fn start(ctx: &Rc<Ctx>) {
 
 async fn look(ctx: &Rc<Ctx>) {
     let groups_max = ctx.config.metrics_groups_max;
+    ctx.metrics.group_rebalances.store(ctx.groups.rebalances());
     let (groups, total) = ctx.groups.overview(groups_max);
     let image = ctx.image();
     let mut wanted: BTreeMap<ShardId, Vec<PartitionKey>> = BTreeMap::new();

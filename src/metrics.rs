@@ -208,6 +208,8 @@ pub struct ShardMetrics {
     pub lane_frames: Counter,
     /// Frames that waited with their sender because the lane was full.
     pub lane_overflow: Counter,
+    /// Rebalances of groups: generations and group epochs that began.
+    pub group_rebalances: Counter,
     /// Groups of the shard as of the last look.
     pub groups: GroupBoard,
     requests: Box<[LatencyHistogram]>,
@@ -261,6 +263,7 @@ impl ShardMetrics {
             fetch_sessions: Gauge::default(),
             lane_frames: Counter::default(),
             lane_overflow: Counter::default(),
+            group_rebalances: Counter::default(),
             groups: GroupBoard::default(),
             requests: (0..API_KEYS_MAX).map(|_| LatencyHistogram::default()).collect(),
             errors: (0..ERROR_CODES_MAX).map(|_| Counter::default()).collect(),

@@ -1,5 +1,6 @@
-//! `oncilla consume`: prints the records of a topic, without a group.
+//! `oncilla consume`: prints the records of a topic; with a group from where it was, and it goes on from there.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::json;
@@ -30,6 +31,10 @@ pub struct Args {
     /// Only this partition [default: all]
     #[arg(short, long)]
     partition: Option<i32>,
+    /// Begin where this group has committed, and commit for it what was printed; it must have no members. Where it has
+    /// committed nothing --from holds
+    #[arg(short, long)]
+    group: Option<String>,
     /// Stop after this many records
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
@@ -56,16 +61,20 @@ fn from(text: &str) -> Result<From, String> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let client = Client::connect(&args.cluster.bootstrap)?;
     let mut consumer = Consumer::open(client, &args.topic, args.partition, args.from)?;
+    if let Some(group) = &args.group {
+        consumer.resume(group)?;
+    }
     let ends = if args.exit_at_end { Some(consumer.ends()?) } else { None };
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut out = io::BufWriter::new(io::stdout().lock());
     while left > 0 {
-        let reached = |ends: &std::collections::BTreeMap<i32, i64>| {
+        let reached = |ends: &BTreeMap<i32, i64>| {
             ends.iter().all(|(partition, end)| consumer.positions().get(partition).is_none_or(|at| at >= end))
         };
         if ends.as_ref().is_some_and(reached) {
             break;
         }
+        let mut printed = BTreeMap::new();
         for record in consumer.poll()? {
             // What came in after the command began is behind its end.
             let behind =
@@ -75,8 +84,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
             print(&mut out, &args.topic, &record, args.format)?;
             left -= 1;
+            printed.insert(record.partition, record.offset + 1);
         }
         out.flush()?;
+        // Only now: what was committed and not printed would be lost.
+        if let Some(group) = args.group.as_ref().filter(|_| !printed.is_empty()) {
+            consumer.commit(group, &printed)?;
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use oncilla_shards::batch::records::Records;
 use oncilla_shards::batch::{BatchHeader, scan};
 use oncilla_shards::code::ErrorCode;
 
+use super::groups::Committer;
 use super::offsets::{EARLIEST, LATEST};
 use super::{Client, ClientError, TopicView, accepted, topic_name};
 
@@ -81,6 +82,24 @@ impl Consumer {
     #[must_use]
     pub fn positions(&self) -> &BTreeMap<i32, i64> {
         &self.positions
+    }
+
+    /// Goes on where a group has committed, in the partitions in which it has.
+    pub fn resume(&mut self, group: &str) -> Result<(), ClientError> {
+        let committed = self.client.committed(group)?;
+        for one in committed.iter().filter(|one| one.topic == self.topic.name && one.offset >= 0) {
+            if let Some(position) = self.positions.get_mut(&one.partition) {
+                *position = one.offset;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits for a group without members that it goes on at these offsets, by partition.
+    pub fn commit(&mut self, group: &str, offsets: &BTreeMap<i32, i64>) -> Result<(), ClientError> {
+        let key = |index: i32| (self.topic.name.clone(), index);
+        let offsets = offsets.iter().map(|(index, offset)| (key(*index), *offset)).collect();
+        self.client.commit(group, Committer::OUTSIDE, &offsets)
     }
 
     /// Reads what is there; waits a moment when nothing is.

@@ -108,6 +108,11 @@ impl Host {
         self.core.borrow().settings().consumer_protocol
     }
 
+    /// Rebalances since the start.
+    pub fn rebalances(&self) -> u64 {
+        self.core.borrow().rebalances()
+    }
+
     /// What metrics tell of the groups of this shard: the first `groups_max`, and how many there are.
     pub fn overview(&self, groups_max: usize) -> (Vec<Overview>, usize) {
         self.core.borrow().overview(groups_max)

@@ -32,6 +32,7 @@ const COUNTERS: &[CounterRow] = &[
     ("kafka_duplicate_batches", "Batches answered from the dedupe window", |s| &s.duplicate_batches),
     ("kafka_out_of_order_batches", "Batches whose sequence does not follow", |s| &s.out_of_order_batches),
     ("kafka_fenced_batches", "Batches of an old producer epoch", |s| &s.fenced_batches),
+    ("kafka_consumer_group_rebalances", "Rebalances of groups", |s| &s.group_rebalances),
     ("rpc_received_bytes", "Bytes read from clients", |s| &s.received_bytes),
     ("rpc_sent_bytes", "Bytes written to clients", |s| &s.sent_bytes),
     ("rpc_connections_accepted", "Connections accepted", |s| &s.connections_accepted),

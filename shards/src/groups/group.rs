@@ -56,6 +56,8 @@ pub(super) struct Group {
     pub(super) offsets: Offsets,
     /// When the slot looks at it again.
     pub(super) scheduled_ms: Option<u64>,
+    /// Up to which generation its rebalances are counted.
+    pub(super) counted_generation: i32,
     /// Whether it was created: an absent one that is being asked was not.
     exists: bool,
 }
@@ -64,7 +66,7 @@ impl Group {
     /// A group that is not there yet.
     pub fn new(name: Arc<str>) -> Self {
         let members = Members::Classic(Box::new(Classic::new()));
-        Self { name, members, offsets: Offsets::default(), scheduled_ms: None, exists: false }
+        Self { name, members, offsets: Offsets::default(), scheduled_ms: None, counted_generation: 0, exists: false }
     }
 
     pub fn name(&self) -> &Arc<str> {
@@ -281,6 +283,14 @@ impl Group {
     /// Forgets the offsets of topics that are not there.
     pub fn keep_topics(&mut self, image: &Image, journal: &mut Journal) {
         self.offsets.keep_topics(&self.name, image, journal);
+    }
+
+    /// Generation of a classic group, epoch of a consumer group: each rebalance raises it.
+    pub fn generation(&self) -> i32 {
+        match &self.members {
+            Members::Classic(classic) => classic.generation(),
+            Members::Consumer(consumer) => consumer.head.epoch,
+        }
     }
 
     /// For ListGroups.

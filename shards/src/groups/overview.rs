@@ -39,11 +39,17 @@ impl Groups {
         all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         (all.into_iter().map(Overview::of).collect(), total)
     }
+
+    /// Rebalances of all groups since the start.
+    #[must_use]
+    pub fn rebalances(&self) -> u64 {
+        self.slots.values().map(|slot| slot.rebalances).sum()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::groups::{Ask, Commit, CommitPartition, GroupSettings, Groups, Now};
+    use crate::groups::{Ask, Commit, CommitPartition, ConsumerHeartbeat, GroupSettings, Groups, Now};
     use crate::ids::{BrokerId, PartitionKey, SlotId, TimestampMs, TopicId};
     use crate::image::{BrokerSettings, Image};
     use crate::limits::SLOTS;
@@ -70,5 +76,33 @@ mod tests {
         assert_eq!(told, expected);
         assert_eq!(groups.overview(20).0.len(), 20);
         assert_eq!(groups.overview(0).0.len(), 0);
+    }
+
+    #[test]
+    fn a_member_that_joins_is_a_rebalance_and_a_commit_or_a_heartbeat_is_none() {
+        let now = Now { wall: TimestampMs(0), mono_ms: 0 };
+        let image = Image::new("c", BrokerId(0), 1, BrokerSettings::default());
+        let mut groups = Groups::new(GroupSettings::default());
+        (0..SLOTS).for_each(|slot| groups.insert(SlotId(slot), Journal::default(), [], now));
+        let beat = |member_epoch| ConsumerHeartbeat {
+            version: 1,
+            member_id: "m".into(),
+            member_epoch,
+            rebalance_timeout_ms: 1000,
+            topics: Some(vec!["t".into()]),
+            owned: Some(vec![]),
+            ..ConsumerHeartbeat::default()
+        };
+        let mut after = |group: &str, ask: Ask| {
+            groups.ask(group, ask, WaiterId(0), now, &image, &mut Vec::new());
+            groups.rebalances()
+        };
+        let key = PartitionKey { topic: TopicId(1), index: 2 };
+        let partitions = vec![CommitPartition { key, offset: 1, leader_epoch: -1, metadata: None }];
+        let commit = Commit { version: 9, generation: -1, retention_ms: -1, partitions, ..Commit::default() };
+        assert_eq!(after("simple", Ask::Commit(commit)), 0);
+        assert_eq!(after("g", Ask::ConsumerHeartbeat(beat(0))), 1);
+        assert_eq!(after("g", Ask::ConsumerHeartbeat(beat(2))), 1);
+        assert_eq!(after("g", Ask::ConsumerHeartbeat(ConsumerHeartbeat { topics: None, owned: None, ..beat(-1) })), 2);
     }
 }

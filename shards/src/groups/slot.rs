@@ -26,6 +26,8 @@ pub(super) struct Slot {
     held: VecDeque<(Position, WaiterId, Result<Reply, ErrorCode>)>,
     /// When to look at a group again; at most one entry a group, which is never later than its next deadline.
     deadlines: BTreeSet<(u64, Arc<str>)>,
+    /// Generations and group epochs that began since the start.
+    pub(super) rebalances: u64,
 }
 
 impl Slot {
@@ -35,13 +37,16 @@ impl Slot {
         now: Now,
         settings: &GroupSettings,
     ) -> Self {
-        let mut slot = Self { groups: HashMap::default(), journal, held: VecDeque::new(), deadlines: BTreeSet::new() };
+        let (held, deadlines) = (VecDeque::new(), BTreeSet::new());
+        let mut slot = Self { groups: HashMap::default(), journal, held, deadlines, rebalances: 0 };
         for entry in entries {
             slot.apply(entry);
         }
         let names: Vec<_> = slot.groups.keys().cloned().collect();
         for name in names {
-            slot.groups.get_mut(&name).expect("just listed").loaded(now, settings);
+            let group = slot.groups.get_mut(&name).expect("just listed");
+            group.loaded(now, settings);
+            group.counted_generation = group.generation();
             slot.schedule(&name);
         }
         slot
@@ -135,10 +140,12 @@ impl Slot {
     fn after(&mut self, name: &str, replies: Vec<(WaiterId, Result<Reply, ErrorCode>)>) {
         let end = self.journal.end();
         self.held.extend(replies.into_iter().map(|(waiter, reply)| (end, waiter, reply)));
-        let Some((name, exists)) = self.groups.get_key_value(name).map(|(name, group)| (name.clone(), group.exists()))
-        else {
-            return;
-        };
+        let Some(group) = self.groups.get_mut(name) else { return };
+        let generation = group.generation();
+        // A conversion between the protocols may begin with a lower one, which is no rebalance by itself.
+        self.rebalances += u64::from(generation > group.counted_generation);
+        group.counted_generation = generation;
+        let (name, exists) = (group.name().clone(), group.exists());
         if exists {
             self.schedule(&name);
         } else if let Some(group) = self.groups.remove(&name)

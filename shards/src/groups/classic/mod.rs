@@ -106,6 +106,10 @@ impl Classic {
         !self.is_noted && self.state == State::Empty && self.pending.is_empty()
     }
 
+    pub fn generation(&self) -> i32 {
+        self.generation
+    }
+
     /// Whether it is anything but Empty: also for a while after its last member left during a join phase.
     pub fn has_members(&self) -> bool {
         self.state != State::Empty
