@@ -16,7 +16,11 @@ def member_count(g):
 def _(o):
     out = {}
     # The delay is 1 s. Times are rounded to what a busy machine still tells apart.
-    for label, rebalance, gap in (("alone", 30000, None), ("a second in it", 30000, 0.5), ("shorter timeout", 500, None)):
+    for label, rebalance, gap in (
+        ("alone", 30000, None),
+        ("a second in it", 30000, 0.5),
+        ("shorter timeout", 500, None),
+    ):
         g = o.group()
         a, b = (g.member(n, ["t"], rebalance=rebalance) for n in "AB")
         began = time.monotonic()
