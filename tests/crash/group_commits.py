@@ -1,8 +1,8 @@
 """kill -9 of the broker under members that commit: no acknowledged commit is lost, no group goes backwards, none skips.
 
 Two kinds of load run at once. Members of librdkafka, of classic groups and of a consumer group, read what a producer
-keeps writing and commit every few records. Plain committers write growing offsets for many groups, each with a text that
-names its offset. After every start all groups' offsets are fetched and compared with what had been acknowledged.
+keeps writing and commit every few records. Plain committers write growing offsets for many groups, each with a text
+that names its offset. After every start all offsets are fetched and compared with what had been acknowledged.
 """
 
 import random
