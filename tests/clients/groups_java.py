@@ -227,4 +227,6 @@ def change(address):
         text=True,
         timeout=60,
     )
-    expect("deleted again", "does not exist" in done.stdout + done.stderr or "NotFound" in done.stdout + done.stderr, True)
+    expect(
+        "deleted again", "does not exist" in done.stdout + done.stderr or "NotFound" in done.stdout + done.stderr, True
+    )

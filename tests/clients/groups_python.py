@@ -193,13 +193,14 @@ def admin(address):
     listed = {g.group_id: g for g in client.list_consumer_groups().result(20).valid}
     expect("listed", (listed[group].state, listed[group].is_simple_consumer_group), (ConsumerGroupState.STABLE, False))
     told = client.describe_consumer_groups([group])[group].result(20)
-    expect("described", (told.state, len(told.members), told.partition_assignor), (ConsumerGroupState.STABLE, 1, "range"))
+    expect(
+        "described", (told.state, len(told.members), told.partition_assignor), (ConsumerGroupState.STABLE, 1, "range")
+    )
     parts = {p.partition for p in told.members[0].assignment.topic_partitions}
     expect("assignment", parts, set(range(6)))
     where = ConsumerGroupTopicPartitions(group)
     offsets = lambda: {
-        p.partition: p.offset
-        for p in client.list_consumer_group_offsets([where])[group].result(20).topic_partitions
+        p.partition: p.offset for p in client.list_consumer_group_offsets([where])[group].result(20).topic_partitions
     }
     expect("offsets", offsets(), {p: 10 for p in range(6)})
     refused = client.delete_consumer_groups([group])[group].exception(20)

@@ -1,8 +1,8 @@
 """kill -9 of the broker under members that commit: no acknowledged commit is lost, no group goes backwards, none skips.
 
-Two kinds of load run at once. Members of librdkafka, of a classic and of a consumer group, read what a producer keeps
-writing and commit every few records. Plain committers write growing offsets for many groups, each with a text that names
-its offset. After every start the offsets of all groups are fetched and compared with what had been acknowledged.
+Two kinds of load run at once. Members of librdkafka, of classic groups and of a consumer group, read what a producer
+keeps writing and commit every few records. Plain committers write growing offsets for many groups, each with a text
+that names its offset. After every start all offsets are fetched and compared with what had been acknowledged.
 """
 
 import random
@@ -54,7 +54,9 @@ class Record:
             if offset > self.next[partition]:
                 self.violation = f"{self.name}: {partition} went from {self.next[partition]} to {offset}"
             if offset < self.acked[partition]:
-                self.violation = f"{self.name}: {offset} of {partition} came after {self.acked[partition]} was committed"
+                self.violation = (
+                    f"{self.name}: {offset} of {partition} came after {self.acked[partition]} was committed"
+                )
             self.repeats += offset < self.next[partition]
             self.next[partition] = max(self.next[partition], offset + 1)
 
@@ -79,7 +81,10 @@ class Record:
         finally:
             group.end()
         assert code == 0, f"{self.name}: OffsetFetch was answered with {code}"
-        got = {p: (o, text) for _, p, _, o, _, text in rows}
+        self.judge(floor, {p: (o, text) for _, p, _, o, _, text in rows})
+
+    def judge(self, floor, got):
+        """`got`: {partition: (offset, text)} as fetched after `floor` had been acknowledged."""
         with self.lock:
             top = dict(self.tried)
         for p in range(PARTITIONS):

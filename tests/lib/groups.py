@@ -318,7 +318,9 @@ def settle_members(*members, give=None):
 class Consumer:
     """A member that uses ConsumerGroupHeartbeat; it chooses its own member id, as version 1 asks."""
 
-    def __init__(self, group, label, topics=None, v=1, instance=None, regex=None, assignor=None, rebalance=30000, id=None):
+    def __init__(
+        self, group, label, topics=None, v=1, instance=None, regex=None, assignor=None, rebalance=30000, id=None
+    ):
         self.group, self.label, self.v, self.instance = group, label, v, instance
         self.topics, self.regex, self.assignor, self.rebalance = topics, regex, assignor, rebalance
         self.id = f"member-{label}" if id is None else id

@@ -380,9 +380,7 @@ def _(o):
     g, a = stable(o, "A")
     s = g.member("S", ["t"], instance="i")
     settle_members(a, s)
-    ask = lambda v, **m: g.call(
-        "Heartbeat", v, {"GenerationId": a.generation, "MemberId": a.id, **m}
-    )["ErrorCode"]
+    ask = lambda v, **m: g.call("Heartbeat", v, {"GenerationId": a.generation, "MemberId": a.id, **m})["ErrorCode"]
     given = {
         "empty id": {"GroupId": ""},
         "group absent": {"GroupId": o.name("absent")},

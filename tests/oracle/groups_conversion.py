@@ -110,7 +110,11 @@ def _(o):
     out["N waits"] = n.beat(3)
     out["B joins with less"] = [rejoin(g, b, topic, [1, 3]), take(g, b), b.beat()]
     out["N"] = [n.beat(3), g.epochs(), a.beat(), b.beat()]
-    out["offsets"] = [[r[3] for r in g.fetch()[1]], a.commit({topic: {0: 12}}), a.commit({topic: {0: 13}}, generation=1)]
+    out["offsets"] = [
+        [r[3] for r in g.fetch()[1]],
+        a.commit({topic: {0: 12}}),
+        a.commit({topic: {0: 13}}, generation=1),
+    ]
     out["fetch"] = [g.fetch({topic: [0]}, 9, a.id, a.generation)[0], g.fetch({topic: [0]}, 9, a.id, 1)[0]]
     return out
 

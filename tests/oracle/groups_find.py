@@ -10,7 +10,12 @@ def found(o, answer):
 
     def place(row):
         where = row["NodeId"], row["Host"], row["Port"]
-        return [row.get("Key"), row.get("ErrorCode"), "here" if where in known else list(where), row.get("ErrorMessage")]
+        return [
+            row.get("Key"),
+            row.get("ErrorCode"),
+            "here" if where in known else list(where),
+            row.get("ErrorMessage"),
+        ]
 
     return [place(r) for r in answer["Coordinators"]] if "Coordinators" in answer else place(answer)
 

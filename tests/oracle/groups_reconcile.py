@@ -102,7 +102,9 @@ def _(o):
     g.topic("later", later, o.cluster.ids[later])
     settle(a.step, lambda got: got[2] is not None, 10)
     out["created"] = [a.epoch, a.owned, g.epochs()]
-    o.cluster.call("CreatePartitions", 3, {"Topics": [{"Name": topic, "Count": 3, "Assignments": None}], "TimeoutMs": 5000})
+    o.cluster.call(
+        "CreatePartitions", 3, {"Topics": [{"Name": topic, "Count": 3, "Assignments": None}], "TimeoutMs": 5000}
+    )
     settle(a.step, lambda got: got[2] is not None, 10)
     out["grown"] = [a.epoch, a.owned, g.epochs()]
     o.cluster.delete(later)

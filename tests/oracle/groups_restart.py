@@ -1,4 +1,4 @@
-"""What the coordinator remembers over kill -9: contract G19, case 99. A case goes on after its yield at the new broker."""
+"""What the coordinator remembers over kill -9: contract G19, case 99. After its yield a case meets the new broker."""
 
 import time
 
@@ -35,14 +35,24 @@ def _(o):
     new.joined()
     yield
     g.again()
-    out = [a.beat(), a.beat(GroupInstanceId=None), new.beat(), new.synced(), b.beat(), g.state(), a.commit({"x": {0: 1}})]
+    out = [
+        a.beat(),
+        a.beat(GroupInstanceId=None),
+        new.beat(),
+        new.synced(),
+        b.beat(),
+        g.state(),
+        a.commit({"x": {0: 1}}),
+    ]
     third = g.member("A3", ["t"], session=60000, instance="a")
     yield [*out, third.joined(), new.beat(), g.state()]
 
 
 @case("G19.3 what is not remembered", "restart")
 def _(o):
-    pending, rebalancing, unsynced, first = (o.group(label) for label in ("pending", "rebalancing", "unsynced", "first"))
+    pending, rebalancing, unsynced, first = (
+        o.group(label) for label in ("pending", "rebalancing", "unsynced", "first")
+    )
     p = pending.member("P", ["t"])
     p.id = pending.call("JoinGroup", 9, p.ask_join())["MemberId"]
     a, late = (rebalancing.member(label, ["t"], session=60000) for label in ("A", "L"))

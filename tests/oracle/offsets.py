@@ -103,7 +103,13 @@ def _(o):
     out["completing again"] = [a.commit(part), b.commit(part), a.commit(part, generation=1)]
     a.leave(), b.leave()
     settle(g.state, lambda s: s == "Empty")
-    simple = [{}, {"member": "m"}, {"member": "m", "instance": "i"}, {"generation": 0}, {"generation": 9, "member": "m"}]
+    simple = [
+        {},
+        {"member": "m"},
+        {"member": "m", "instance": "i"},
+        {"generation": 0},
+        {"generation": 9, "member": "m"},
+    ]
     out["empty"] = [g.state(), *(g.commit(part, **given) for given in simple)]
     return out
 

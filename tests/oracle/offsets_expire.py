@@ -33,7 +33,7 @@ def _(o):
     g.commit({topic: {0: 1}}, 2, retention=200)
     out = [expired(g), settle(g.state, lambda s: s == "Dead", 4)]
     never = o.group()
-    a = never.member("A", [topic])
+    a = never.member("A", [topic], instance="a")
     a.joined()
     a.leave()
     pending = o.group()
@@ -47,14 +47,14 @@ def _(o):
 def _(o):
     topic, other = o.topic(), o.topic()
     g = o.group()
-    a = g.member("A", [topic])
+    a = g.member("A", [topic], instance="a")
     settle_members(a)
     a.commit({topic: {0: 1}, other: {0: 2}}, 4, retention=200)
     out = [expired(g, 1)]
     time.sleep(1)
     out.append(left(g))
     h = o.group()
-    b = h.member("B", [topic], kind="connect")
+    b = h.member("B", [topic], kind="connect", instance="b")
     settle_members(b)
     b.commit({topic: {0: 1}, other: {0: 2}}, 4, retention=200)
     time.sleep(1.5)

@@ -61,7 +61,8 @@ func (l *ledger) check(total int) error {
 
 func protocol(next bool) []kgo.Opt {
 	if next {
-		return []kgo.Opt{kgo.WithContext(context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true))}
+		ctx := context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true)
+		return []kgo.Opt{kgo.WithContext(ctx)}
 	}
 	return []kgo.Opt{kgo.HeartbeatInterval(300 * time.Millisecond), kgo.SessionTimeout(6 * time.Second)}
 }
@@ -71,7 +72,7 @@ func groupMember(seed, group, topic string, opts ...kgo.Opt) (*kgo.Client, error
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll())...)
 }
 
-// take polls until `enough`, commits what it got and counts it once the commit was acknowledged. Rebalances wait for it.
+// take polls until `enough`, commits what it got and counts it once the commit was acknowledged.
 func take(ctx context.Context, cl *kgo.Client, who string, l *ledger, enough func() bool) error {
 	for !enough() {
 		if err := ctx.Err(); err != nil {
@@ -214,13 +215,16 @@ func ofKind(ctx context.Context, cl *kgo.Client, group, want string) error {
 
 // groupChecks runs both in each protocol, and with static members.
 func groupChecks(seed string) {
+	with := func(next bool, balancer kgo.GroupBalancer) func() []kgo.Opt {
+		return func() []kgo.Opt { return append(protocol(next), kgo.Balancers(balancer)) }
+	}
 	kinds := []struct {
 		label, want string
 		opts        func() []kgo.Opt
 	}{
-		{"classic range", "classic", func() []kgo.Opt { return append(protocol(false), kgo.Balancers(kgo.RangeBalancer())) }},
-		{"cooperative-sticky", "classic", func() []kgo.Opt { return append(protocol(false), kgo.Balancers(kgo.CooperativeStickyBalancer())) }},
-		{"KIP-848", "consumer", func() []kgo.Opt { return append(protocol(true), kgo.Balancers(kgo.StickyBalancer())) }},
+		{"classic range", "classic", with(false, kgo.RangeBalancer())},
+		{"cooperative-sticky", "classic", with(false, kgo.CooperativeStickyBalancer())},
+		{"KIP-848", "consumer", with(true, kgo.StickyBalancer())},
 	}
 	for _, kind := range kinds {
 		check("group goes on where it committed, "+kind.label, func(ctx context.Context) error {
