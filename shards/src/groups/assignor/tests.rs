@@ -88,11 +88,13 @@ fn nobody_and_nothing_can_be_assigned() {
     }
 }
 
+/// A mask of topics, and what the member had before: topics and indexes that may not exist.
+type Drawn = (u8, Vec<(u8, i32)>);
+
 #[derive(Debug, Clone)]
 struct World {
     topics: Vec<(TopicId, i32)>,
-    /// For each member: a mask of topics, and what it had before as random pairs.
-    members: Vec<(u8, Vec<(u8, i32)>)>,
+    members: Vec<Drawn>,
 }
 
 fn world() -> impl Strategy<Value = World> {
@@ -103,7 +105,7 @@ fn world() -> impl Strategy<Value = World> {
 
 impl World {
     fn said<'a>(&self, ids: &'a [String], even: bool) -> Vec<Said<'a>> {
-        let one = |(at, (mask, had)): (usize, &(u8, Vec<(u8, i32)>))| {
+        let one = |(at, (mask, had)): (usize, &Drawn)| {
             let bits = if even { 0xff } else { *mask };
             let wanted = self.topics.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
             let wanted: Vec<_> = wanted.map(|(_, (id, _))| *id).collect();

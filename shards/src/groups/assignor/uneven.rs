@@ -1,8 +1,8 @@
 //! `uniform` where members subscribe to different topics (contract G13.4).
 //!
 //! What is still subscribed is kept; the rest goes to the subscriber with the least, topics with the most partitions
-//! for each subscriber first; then partitions move until no subscriber of a topic has two more than another. A move makes
-//! the shares more equal, so moving ends; the number of rounds is bounded all the same.
+//! for each subscriber first; then partitions move until no subscriber of a topic has two more than another. A move
+//! makes the shares more equal, so moving ends; the number of rounds is bounded all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! A group under the protocol of KIP-848: the broker assigns, and each member moves to its part on its own.
 //!
 //! Owned by its group. State changes by [`ConsumerEntry`]s alone, when it happens and when it is read back, so that
-//! both give the same. What one request changes is one line of the journal: half of a new target must never be read back.
-//! Limits: members by `group.consumer.max.size`, expressions by `limits::GROUP_REGEX_*`. A heartbeat without news costs
-//! the same whatever the size of the group.
+//! both give the same. What one request changes is one line of the journal: half of a new target must never be read
+//! back. Limits: members by `group.consumer.max.size`, expressions by `limits::GROUP_REGEX_*`. A heartbeat without news
+//! costs the same whatever the size of the group.
 
 mod check;
 mod classic_member;
