@@ -20,11 +20,6 @@ impl Turn<'_> {
         self.replies.push((waiter, Ok(reply)));
     }
 
-    /// Answers a request as a whole with an error, in the form that its API has for that.
-    pub fn refuse(&mut self, waiter: WaiterId, code: ErrorCode) {
-        self.replies.push((waiter, Err(code)));
-    }
-
     /// Writes down a change of state that has just been made.
     pub fn record(&mut self, entry: &Entry) {
         self.journal.append(entry);
