@@ -4,8 +4,10 @@
 //! the id's durable members, so a start makes it anew. All markers that are due on one shard in one turn leave as one
 //! [`MarkerBatch`]: one message and one durable write. Groups follow when every partition has its marker: offsets that
 //! are visible before the records they stand for would let a reader skip them.
-//! Failure: silence for `request.timeout.ms` and retriable answers send again, after [`MARKER_RETRY_MS`]; nothing but
-//! an answer, or a deleted topic, takes a member off.
+//! Failure: retriable answers send again, after `MARKER_RETRY_MS`; nothing but an answer, or a deleted topic, takes a
+//! member off. A shard answers every marker that it was sent, so its silence is waited out: a second copy on its way
+//! could arrive when the next transaction of path A is open at the same epoch. Another broker can be lost with what it
+//! was sent; its file is queued again after `request.timeout.ms`, under the same name, which tells the copies apart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -198,10 +200,15 @@ impl Dispatch {
             if *due_ms > now_ms {
                 return true;
             }
-            *due_ms = again_ms;
             match turn.places.partition(*key) {
-                Place::Shard(to) => shards.entry(to).or_default().push(*key),
-                Place::Broker(to) => brokers.entry(to).or_default().push(*key),
+                Place::Shard(to) => {
+                    *due_ms = u64::MAX;
+                    shards.entry(to).or_default().push(*key);
+                }
+                Place::Broker(to) => {
+                    *due_ms = again_ms;
+                    brokers.entry(to).or_default().push(*key);
+                }
                 Place::Nowhere => *due_ms = now_ms + MARKER_RETRY_MS,
                 Place::Gone => return false,
             }
@@ -213,16 +220,16 @@ impl Dispatch {
         let files = brokers.into_iter().map(|(to, partitions)| MarkerFile { to, marker: self.marker(partitions) });
         turn.outbox.files.extend(files);
         if self.partitions.is_empty() {
-            self.send_hooks(turn, again_ms);
+            self.send_hooks(turn);
         }
         let due = self.partitions.values().min().or_else(|| self.groups.values().min());
         self.due_ms = due.copied().unwrap_or(0);
     }
 
-    fn send_hooks(&mut self, turn: &mut Turn<'_>, again_ms: u64) {
+    fn send_hooks(&mut self, turn: &mut Turn<'_>) {
         let mut shards = BTreeMap::<_, Vec<_>>::new();
         for (group, due_ms) in self.groups.iter_mut().filter(|(_, due_ms)| **due_ms <= turn.now.mono_ms) {
-            *due_ms = again_ms;
+            *due_ms = u64::MAX;
             shards.entry(turn.places.group(group)).or_default().push(group.clone());
         }
         let (txn, producer, outcome, version) = (&self.txn, self.producer, self.outcome, self.version);

@@ -82,11 +82,11 @@ pub enum Effect {
     Granted(WaiterId),
     /// The slot's journal has something to write and no writer runs: start one.
     StartWriter(SlotId),
-    /// Write these markers, durably, and tell [`Transactions::marked`].
+    /// Write these markers, durably, and tell [`Transactions::marked`] of every partition, once: also if it failed.
     SendMarkers(MarkerBatch),
     /// The same for another broker.
     QueueMarkers(MarkerFile),
-    /// End these pending offsets, durably, and tell [`Transactions::hooked`].
+    /// End these pending offsets, durably, and tell [`Transactions::hooked`] of every group, once: also if it failed.
     OffsetsHook(OffsetsHook),
     /// Put this fence up on every shard and in the fence log, then tell [`Transactions::fenced`].
     Fence {

@@ -13,7 +13,7 @@ pub struct TxnSettings {
     pub remove_interval_ms: u64,
     /// `transaction.two.phase.commit.enable`
     pub two_phase_commit: bool,
-    /// `request.timeout.ms`: silence after which a marker is sent again.
+    /// `request.timeout.ms`: silence after which a marker for another broker is sent again.
     pub request_timeout_ms: u64,
     /// Finalized level of `transaction.version`: 0, 1 or 2.
     pub version: i16,

@@ -92,17 +92,20 @@ fn b7_codes_that_are_retried_come_again_after_a_pause_and_only_for_their_partiti
 }
 
 #[test]
-fn b7_silence_sends_again_after_request_timeout_ms_and_late_answers_are_harmless() {
-    let (mut world, _) = decided(&[0], &[]);
+fn b7_silence_of_another_broker_sends_again_after_request_timeout_ms_and_that_of_a_shard_never() {
+    let (mut world, producer) = open(2, &[0, 1], &[]);
+    world.set_map(Map { elsewhere: [partition(1)].into(), ..Map::default() });
+    world.ask(ID, end_b(producer, Commit));
+    world.run_without_markers();
     let first = std::mem::take(&mut world.markers);
     world.pass(29_999);
     assert!(world.markers.is_empty());
     world.pass(1);
-    assert_eq!(indexes(&world.markers), [0]);
-    world.run();
+    assert_eq!(indexes(&world.markers), [1]);
+    first.iter().for_each(|marker| world.mark(marker, ErrorCode::None, 0));
     assert_eq!(settled(&mut world), "CompleteCommit");
     world.mark(&first[0], ErrorCode::None, 0);
-    assert_eq!(settled(&mut world), "CompleteCommit");
+    assert_eq!(settled(&mut world), "CompleteCommit", "a late answer is harmless");
 }
 
 #[test]

@@ -1,1 +1,475 @@
+//! Producers, partitions and crashes around the coordinator: invariants I1, I2, I4 and I5 of contract F85.
+//!
+//! Partitions are modelled by the rules of A5 and A6 that transactions depend on, and outlive a crash with everything
+//! that was written. Producers behave as clients do: they repeat what got no answer, abort what failed, start anew
+//! beside their own ghosts. [`World`] checks every answer, marker and Complete* on the way; at the end every
+//! transaction must be visible as a whole or not at all, as its producer was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use Outcome::{Abort, Commit};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::world::World;
 use super::*;
+
+const PARTITIONS: i32 = 3;
+const NAMES: [&str; 3] = ["a", "a", "b"];
+
+/// One record, by its number.
+type Tag = usize;
+
+/// What a partition knows of one producer id.
+#[derive(Debug, Default)]
+struct Entry {
+    epoch: i16,
+    open: Option<Vec<Tag>>,
+    seen: BTreeSet<Tag>,
+    /// Found open when it was loaded, and not told yet whose it is.
+    reported: Option<WaiterId>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    entries: BTreeMap<ProducerId, Entry>,
+    committed: Vec<Tag>,
+}
+
+impl Log {
+    fn is_open(&self, producer: Identity) -> bool {
+        self.entries
+            .get(&producer.producer_id)
+            .is_some_and(|entry| entry.open.is_some() && entry.epoch == producer.epoch.0 && entry.reported.is_none())
+    }
+
+    fn is_loading(&self, producer: Identity) -> bool {
+        self.entries.get(&producer.producer_id).is_some_and(|entry| entry.reported.is_some())
+    }
+
+    /// Whether the record is there afterwards: written, or a duplicate.
+    fn append(&mut self, producer: Identity, tag: Tag) -> bool {
+        let entry = self.entries.entry(producer.producer_id).or_default();
+        if producer.epoch.0 < entry.epoch || entry.reported.is_some() {
+            return false;
+        }
+        if producer.epoch.0 > entry.epoch {
+            assert!(entry.open.is_none(), "{producer:?} meets an open transaction of an epoch before");
+            (entry.epoch, entry.seen) = (producer.epoch.0, BTreeSet::new());
+        }
+        if entry.seen.insert(tag) {
+            entry.open.get_or_insert_default().push(tag);
+        }
+        true
+    }
+
+    fn mark(&mut self, producer: Identity, outcome: Outcome, version: i8) -> ErrorCode {
+        let entry = self.entries.entry(producer.producer_id).or_default();
+        let epoch = producer.epoch.0;
+        let again = epoch == entry.epoch && (entry.open.is_none() || epoch == i16::MAX);
+        if epoch < entry.epoch || version == 2 && epoch == entry.epoch && !again {
+            return ErrorCode::InvalidProducerEpoch;
+        }
+        if epoch > entry.epoch {
+            (entry.epoch, entry.seen) = (epoch, BTreeSet::new());
+        }
+        let open = entry.open.take().unwrap_or_default();
+        if outcome == Commit {
+            self.committed.extend(open);
+        }
+        ErrorCode::None
+    }
+}
+
+/// A transaction as its producer sees it.
+#[derive(Debug, Default)]
+struct Told {
+    acknowledged: BTreeSet<Tag>,
+    added: BTreeSet<i32>,
+    /// Whether a commit was ever asked for.
+    commits: bool,
+    verdict: Option<Outcome>,
+}
+
+/// A record on its way.
+#[derive(Debug)]
+struct Sending {
+    waiter: WaiterId,
+    producer: Identity,
+    client: usize,
+    txn: usize,
+    partition: i32,
+    tag: Tag,
+    is_written: bool,
+    is_lost: bool,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    producer: Option<Identity>,
+    /// Speaks path B.
+    is_new: bool,
+    txn: Option<usize>,
+    has_failed: bool,
+    initializing: Option<(WaiterId, Identity)>,
+    ending: Option<(WaiterId, Outcome)>,
+}
+
+struct Model {
+    world: World,
+    logs: Vec<Log>,
+    clients: Vec<Client>,
+    sending: Vec<Sending>,
+    told: Vec<Told>,
+    tags: Tag,
+}
+
+impl Model {
+    fn new(version: i16, near_the_end: bool, kinds: [bool; 3]) -> Self {
+        let mut world = World::new(version);
+        if near_the_end {
+            for name in ["a", "b"] {
+                world.init(name, Identity::NONE).unwrap();
+                let slot = slot_of(name.as_bytes());
+                world.checkpoint(slot);
+                world.edit_checkpoint(slot, |head| head.epoch = ProducerEpoch(32_763));
+            }
+            world.crash();
+        }
+        let logs = (0..PARTITIONS).map(|_| Log::default()).collect();
+        let clients = kinds.into_iter().map(|is_new| Client { is_new, ..Client::default() }).collect();
+        Self { world, logs, clients, sending: Vec::new(), told: Vec::new(), tags: 0 }
+    }
+
+    fn init(&mut self, client: usize, names_itself: bool) {
+        let state = &mut self.clients[client];
+        if state.initializing.is_some() {
+            return;
+        }
+        let given = state.producer.filter(|_| names_itself).unwrap_or(Identity::NONE);
+        (state.txn, state.has_failed, state.ending, state.producer) = (None, false, None, None);
+        state.initializing = Some((self.world.ask(NAMES[client], init(given)), given));
+    }
+
+    fn produce(&mut self, client: usize, partition: i32, early: bool) {
+        let state = &mut self.clients[client];
+        let Some(producer) = state.producer.filter(|_| state.ending.is_none() && !state.has_failed) else { return };
+        if self.logs[partition as usize].is_loading(producer) {
+            return;
+        }
+        let txn = *state.txn.get_or_insert_with(|| {
+            self.told.push(Told::default());
+            self.told.len() - 1
+        });
+        let tag = self.tags;
+        self.tags += 1;
+        // A client of path A adds each partition anew, else what it sends could join the transaction before.
+        let is_added = state.is_new || self.told[txn].added.contains(&partition);
+        if is_added && self.logs[partition as usize].is_open(producer) {
+            let is_written = self.logs[partition as usize].append(producer, tag);
+            assert!(is_written);
+            self.told[txn].acknowledged.insert(tag);
+            return;
+        }
+        let by = match (state.is_new, early) {
+            (false, _) => AddBy::Client,
+            (true, early) => AddBy::Broker { early },
+        };
+        let waiter = self.world.ask(NAMES[client], add(producer, by, &[partition]));
+        let (is_written, is_lost) = (false, false);
+        self.sending.push(Sending { waiter, producer, client, txn, partition, tag, is_written, is_lost });
+    }
+
+    fn end(&mut self, client: usize, wants: Outcome) {
+        let is_sending = self.sending.iter().any(|sending| Some(sending.txn) == self.clients[client].txn);
+        let state = &mut self.clients[client];
+        let (Some(producer), Some(txn)) = (state.producer, state.txn) else { return };
+        if is_sending || state.ending.is_some() {
+            return;
+        }
+        let outcome = if state.has_failed { Abort } else { wants };
+        self.told[txn].commits |= outcome == Commit;
+        let end = if state.is_new { end_b } else { end_a };
+        state.ending = Some((self.world.ask(NAMES[client], end(producer, outcome)), outcome));
+    }
+
+    /// What has arrived since the last look.
+    fn poll(&mut self) {
+        for log in 0..self.logs.len() {
+            self.poll_reports(log);
+        }
+        for mut sending in std::mem::take(&mut self.sending) {
+            if self.poll_sending(&mut sending) {
+                self.sending.push(sending);
+            }
+        }
+        for client in 0..self.clients.len() {
+            self.poll_init(client);
+            self.poll_end(client);
+        }
+    }
+
+    fn poll_reports(&mut self, log: usize) {
+        let ids: Vec<_> = self.logs[log].entries.keys().copied().collect();
+        for producer_id in ids {
+            let entry = self.logs[log].entries.get_mut(&producer_id).unwrap();
+            let Some(reply) = entry.reported.and_then(|waiter| self.world.replies.get(&waiter).cloned()) else {
+                continue;
+            };
+            entry.reported = None;
+            match reply {
+                Ok(Reply::Adopted(Adopted::Yes)) => {}
+                Ok(Reply::Adopted(Adopted::Abort(epoch))) => {
+                    self.logs[log].mark(Identity { producer_id, epoch }, Abort, 0);
+                }
+                _ => self.report(log, producer_id),
+            }
+        }
+    }
+
+    /// Whether it is still on its way.
+    fn poll_sending(&mut self, sending: &mut Sending) -> bool {
+        let reply = self.world.replies.get(&sending.waiter).cloned();
+        let granted = self.world.granted.contains(&sending.waiter);
+        if !sending.is_written && (granted || reply == Some(Ok(Reply::Added))) {
+            sending.is_written = self.write(sending);
+            if !sending.is_written {
+                self.fail(sending);
+                return false;
+            }
+        }
+        match reply {
+            Some(Ok(_)) => {
+                self.told[sending.txn].acknowledged.insert(sending.tag);
+                self.told[sending.txn].added.insert(sending.partition);
+                false
+            }
+            Some(Err(ErrorCode::ConcurrentTransactions)) => self.send_again(sending),
+            Some(Err(_)) => {
+                self.fail(sending);
+                false
+            }
+            None if sending.is_lost => self.send_again(sending),
+            None => true,
+        }
+    }
+
+    fn write(&mut self, sending: &Sending) -> bool {
+        if !self.clients[sending.client].is_new {
+            // Produce 11 asks whether the partition was added.
+            let asked = self.world.ask(NAMES[sending.client], verify(sending.producer, &[sending.partition]));
+            if self.world.replies[&asked] != Ok(Reply::Verified(vec![ErrorCode::None])) {
+                return false;
+            }
+        }
+        self.logs[sending.partition as usize].append(sending.producer, sending.tag)
+    }
+
+    fn fail(&mut self, sending: &Sending) {
+        let state = &mut self.clients[sending.client];
+        if state.txn == Some(sending.txn) {
+            state.has_failed = true;
+        }
+    }
+
+    /// A client sends again what got no answer, unless it has gone on.
+    fn send_again(&mut self, sending: &mut Sending) -> bool {
+        if self.clients[sending.client].txn != Some(sending.txn) {
+            return false;
+        }
+        if self.logs[sending.partition as usize].is_loading(sending.producer) {
+            return true;
+        }
+        let by = if self.clients[sending.client].is_new { EARLY } else { AddBy::Client };
+        let request = add(sending.producer, by, &[sending.partition]);
+        sending.waiter = self.world.ask(NAMES[sending.client], request);
+        (sending.is_written, sending.is_lost) = (false, false);
+        true
+    }
+
+    fn poll_init(&mut self, client: usize) {
+        let Some((waiter, _)) = self.clients[client].initializing else { return };
+        let Some(reply) = self.world.replies.get(&waiter).cloned() else { return };
+        self.clients[client].initializing = None;
+        if let Ok(Reply::Init(producer)) = reply {
+            self.clients[client].producer = Some(producer);
+        }
+    }
+
+    fn poll_end(&mut self, client: usize) {
+        let Some((waiter, outcome)) = self.clients[client].ending else { return };
+        let Some(reply) = self.world.replies.get(&waiter).cloned() else { return };
+        let state = &mut self.clients[client];
+        state.ending = None;
+        match reply {
+            Ok(Reply::Ended(producer)) => {
+                self.told[state.txn.take().unwrap()].verdict = Some(outcome);
+                (state.producer, state.has_failed) = (Some(producer), false);
+            }
+            Err(ErrorCode::ConcurrentTransactions) => self.end_again(client, outcome),
+            _ => (state.txn, state.producer) = (None, None),
+        }
+    }
+
+    fn end_again(&mut self, client: usize, outcome: Outcome) {
+        let state = &mut self.clients[client];
+        let end = if state.is_new { end_b } else { end_a };
+        let request = end(state.producer.expect("it ended as somebody"), outcome);
+        state.ending = Some((self.world.ask(NAMES[client], request), outcome));
+    }
+
+    /// One marker arrives. The partition may fail before or after it has written.
+    fn deliver(&mut self, nth: usize, fails: u8) {
+        if self.world.markers.is_empty() {
+            return;
+        }
+        let nth = nth % self.world.markers.len();
+        let marker = self.world.markers.remove(nth);
+        let mut answers = Vec::new();
+        for key in &marker.partitions {
+            let log = &mut self.logs[key.index as usize];
+            let code = match fails % 8 {
+                0 => ErrorCode::KafkaStorageError,
+                1 => {
+                    log.mark(marker.producer, marker.outcome, marker.version);
+                    ErrorCode::RequestTimedOut
+                }
+                _ => log.mark(marker.producer, marker.outcome, marker.version),
+            };
+            if matches!(code, ErrorCode::None | ErrorCode::InvalidProducerEpoch) {
+                self.world.acknowledged.insert((marker.txn.clone(), *key));
+            }
+            answers.push(MarkerAnswer { partition: *key, code, coordinator_epoch: 0 });
+        }
+        self.world.step(|txns, now, effects| txns.marked(&marker.txn, &answers, now, effects));
+    }
+
+    fn crash(&mut self) {
+        self.world.crash();
+        for log in 0..self.logs.len() {
+            let open = self.logs[log].entries.iter().filter(|(_, entry)| entry.open.is_some());
+            let open: Vec<_> = open.map(|(producer_id, _)| *producer_id).collect();
+            self.logs[log].entries.values_mut().for_each(|entry| entry.reported = None);
+            open.into_iter().for_each(|producer_id| self.report(log, producer_id));
+        }
+        for sending in &mut self.sending {
+            sending.is_lost = !self.world.replies.contains_key(&sending.waiter);
+        }
+        for client in 0..self.clients.len() {
+            if let Some((waiter, given)) = self.clients[client].initializing
+                && !self.world.replies.contains_key(&waiter)
+            {
+                self.clients[client].initializing = Some((self.world.ask(NAMES[client], init(given)), given));
+            }
+            if let Some((waiter, outcome)) = self.clients[client].ending
+                && !self.world.replies.contains_key(&waiter)
+            {
+                self.end_again(client, outcome);
+            }
+        }
+    }
+
+    /// A partition asks whose an open transaction is.
+    fn report(&mut self, log: usize, producer_id: ProducerId) {
+        let entry = self.logs[log].entries.get_mut(&producer_id).unwrap();
+        if entry.open.is_none() {
+            return;
+        }
+        let producer = Identity { producer_id, epoch: ProducerEpoch(entry.epoch) };
+        match self.world.txns.owner_of(producer_id) {
+            Some(id) => {
+                let partitions = vec![partition(log as i32)];
+                let request = Request::Adopt(Adopt { producer, partitions, groups: vec![] });
+                entry.reported = Some(self.world.ask(&id, request));
+            }
+            None => {
+                self.logs[log].mark(producer, Abort, 0);
+            }
+        }
+    }
+
+    fn step(&mut self, (what, which, how): (u8, u8, u8)) {
+        let client = usize::from(which % 3);
+        let slot = slot_of(NAMES[client].as_bytes());
+        match what % 32 {
+            0..=2 => self.init(client, how % 2 == 0),
+            3..=10 => self.produce(client, i32::from(how) % PARTITIONS, how >= 64),
+            11..=14 => self.end(client, if how % 3 == 0 { Abort } else { Commit }),
+            15..=18 => drop(self.world.begin_write(slot)),
+            19..=22 => drop(self.world.end_write(slot)),
+            23..=25 => self.deliver(usize::from(which), how),
+            26 => drop(self.world.raise_fences()),
+            27 => self.world.pass(u64::from(how) * 8),
+            28 if how < 32 => self.world.pass(70_000),
+            29 if how < 64 => self.world.checkpoint(slot),
+            30 if how < 64 => self.crash(),
+            _ => {}
+        }
+        if how % 4 != 1 {
+            self.poll();
+        }
+    }
+
+    /// Nobody asks for anything more and everything comes to its end.
+    fn finish(&mut self) {
+        for round in 0..40 {
+            for _ in 0..10 {
+                while self.world.write_all() | self.world.raise_fences() {}
+                while !self.world.markers.is_empty() {
+                    self.deliver(0, 7);
+                }
+                self.poll();
+            }
+            self.world.pass(if round % 4 == 0 { 70_000 } else { 200 });
+        }
+    }
+
+    fn check(&mut self) {
+        let counts = self.world.txns.counts();
+        assert_eq!((counts.open, counts.completing, counts.parked), (0, 0, 0), "everything came to an end");
+        let committed: Vec<_> = self.logs.iter().flat_map(|log| log.committed.clone()).collect();
+        let visible: BTreeSet<_> = committed.iter().copied().collect();
+        assert_eq!(visible.len(), committed.len(), "I1: committed once");
+        for log in &self.logs {
+            assert!(log.entries.values().all(|entry| entry.open.is_none()), "I3: nothing hangs: {log:?}");
+        }
+        let mut known = BTreeSet::new();
+        for told in &self.told {
+            let seen = told.acknowledged.intersection(&visible).count();
+            known.extend(told.acknowledged.iter().copied().filter(|_| told.commits));
+            match told.verdict {
+                Some(Commit) => assert_eq!(seen, told.acknowledged.len(), "I5: {told:?} of {visible:?}"),
+                Some(Abort) => assert_eq!(seen, 0, "{told:?} of {visible:?}"),
+                None if told.commits => {
+                    assert!(seen == 0 || seen == told.acknowledged.len(), "I2: {told:?} of {visible:?}");
+                }
+                None => assert_eq!(seen, 0, "nobody committed {told:?}"),
+            }
+        }
+        assert!(visible.is_subset(&known), "nothing is committed that was not acknowledged");
+        self.world.pass(5);
+        self.world.write_all();
+        let slots: Vec<_> = self.world.txns.slot_ids().collect();
+        let live: Vec<_> = slots.iter().map(|slot| self.world.txns.snapshot(*slot)).collect();
+        self.world.crash();
+        let replayed: Vec<_> = slots.iter().map(|slot| self.world.txns.snapshot(*slot)).collect();
+        assert_eq!(live, replayed, "what is replayed is what was");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn f85_every_transaction_is_seen_as_a_whole_or_not_at_all_as_its_producer_was_told(
+        version in 1..=2_i16,
+        near_the_end in any::<bool>(),
+        kinds in any::<[bool; 3]>(),
+        steps in vec(any::<(u8, u8, u8)>(), 0..300),
+    ) {
+        let mut model = Model::new(version, near_the_end, kinds);
+        steps.into_iter().for_each(|step| model.step(step));
+        model.finish();
+        model.check();
+    }
+}

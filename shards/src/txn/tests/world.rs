@@ -8,7 +8,7 @@ use super::super::state::Members;
 use super::*;
 use crate::limits::TXN_PRODUCER_IDS_MIN;
 use crate::slot::rebuild::Rebuild;
-use crate::slot::{JournalWrite, checkpoint, line};
+use crate::slot::{JournalWrite, checkpoint};
 
 #[derive(Debug, Default)]
 pub struct Disk {
@@ -198,16 +198,17 @@ impl World {
     pub fn durable(&self, id: &str) -> Option<(Head, Members)> {
         let disk = &self.disks[&slot_of(id.as_bytes())];
         let (mut head, mut members) = (None, Members::default());
-        for entry in self.entries(disk).into_iter().filter(|entry| &*entry.id == id) {
+        for entry in self.entries(disk, &[]).into_iter().filter(|entry| &*entry.id == id) {
             head = entry.change.applied(head.as_ref());
             entry.change.apply_members(&mut members, crate::slot::Position(0));
         }
         head.map(|head| (head, members))
     }
 
-    fn entries(&self, disk: &Disk) -> Vec<Entry> {
+    /// What a start would find, with some more lines behind it.
+    fn entries(&self, disk: &Disk, more: &[u8]) -> Vec<Entry> {
         let mut rebuild = Rebuild::new(disk.checkpoint.as_deref()).expect("the checkpoint is whole");
-        rebuild.journal(&disk.journal).expect("the journal goes on");
+        rebuild.journal(&[&disk.journal, more].concat()).expect("the journal goes on");
         rebuild.finish().1
     }
 
@@ -301,10 +302,8 @@ impl World {
     fn check_completes(&self, slot: SlotId) {
         let disk = &self.disks[&slot];
         let Some(write) = &disk.writing else { return };
-        let mut scratch = Vec::new();
         let mut rebuilt: BTreeMap<Arc<str>, (Option<Head>, Members)> = BTreeMap::new();
-        let written = line::Lines::new(&write.bytes).map(|line| line.decode(&mut scratch).expect("an entry"));
-        for entry in self.entries(disk).into_iter().chain(written.collect::<Vec<Entry>>()) {
+        for entry in self.entries(disk, &write.bytes) {
             let (head, members) = rebuilt.entry(entry.id.clone()).or_default();
             if let (Change::Complete { .. }, Some(head)) = (&entry.change, &head) {
                 let txn = TxnKey { id: entry.id.clone(), sequence: head.sequence };
