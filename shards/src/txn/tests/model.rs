@@ -104,15 +104,24 @@ struct Sending {
     is_lost: bool,
 }
 
+/// Which requests a client sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Speaks {
+    #[default]
+    PathA,
+    PathB,
+    /// Adds as on path B and ends on either.
+    Both,
+}
+
 #[derive(Debug, Default)]
 struct Client {
     producer: Option<Identity>,
-    /// Speaks path B.
-    is_new: bool,
+    speaks: Speaks,
     txn: Option<usize>,
     has_failed: bool,
     initializing: Option<(WaiterId, Identity)>,
-    ending: Option<(WaiterId, Outcome)>,
+    ending: Option<(WaiterId, Outcome, bool)>,
 }
 
 struct Model {
@@ -125,7 +134,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(version: i16, near_the_end: bool, kinds: [bool; 3]) -> Self {
+    fn new(version: i16, near_the_end: bool, kinds: [Speaks; 3]) -> Self {
         let mut world = World::new(version);
         if near_the_end {
             for name in ["a", "b"] {
@@ -137,7 +146,7 @@ impl Model {
             world.crash();
         }
         let logs = (0..PARTITIONS).map(|_| Log::default()).collect();
-        let clients = kinds.into_iter().map(|is_new| Client { is_new, ..Client::default() }).collect();
+        let clients = kinds.into_iter().map(|speaks| Client { speaks, ..Client::default() }).collect();
         Self { world, logs, clients, sending: Vec::new(), told: Vec::new(), tags: 0 }
     }
 
@@ -163,24 +172,21 @@ impl Model {
         });
         let tag = self.tags;
         self.tags += 1;
-        // A client of path A adds each partition anew, else what it sends could join the transaction before.
-        let is_added = state.is_new || self.told[txn].added.contains(&partition);
+        // What may end on path A is added anew for each transaction, else it could join the one before.
+        let is_added = state.speaks == Speaks::PathB || self.told[txn].added.contains(&partition);
         if is_added && self.logs[partition as usize].is_open(producer) {
             let is_written = self.logs[partition as usize].append(producer, tag);
             assert!(is_written);
             self.told[txn].acknowledged.insert(tag);
             return;
         }
-        let by = match (state.is_new, early) {
-            (false, _) => AddBy::Client,
-            (true, early) => AddBy::Broker { early },
-        };
+        let by = if state.speaks == Speaks::PathA { AddBy::Client } else { AddBy::Broker { early } };
         let waiter = self.world.ask(NAMES[client], add(producer, by, &[partition]));
         let (is_written, is_lost) = (false, false);
         self.sending.push(Sending { waiter, producer, client, txn, partition, tag, is_written, is_lost });
     }
 
-    fn end(&mut self, client: usize, wants: Outcome) {
+    fn end(&mut self, client: usize, wants: Outcome, bumps: bool) {
         let is_sending = self.sending.iter().any(|sending| Some(sending.txn) == self.clients[client].txn);
         let state = &mut self.clients[client];
         let (Some(producer), Some(txn)) = (state.producer, state.txn) else { return };
@@ -189,8 +195,9 @@ impl Model {
         }
         let outcome = if state.has_failed { Abort } else { wants };
         self.told[txn].commits |= outcome == Commit;
-        let end = if state.is_new { end_b } else { end_a };
-        state.ending = Some((self.world.ask(NAMES[client], end(producer, outcome)), outcome));
+        let bumps = state.speaks == Speaks::PathB || state.speaks == Speaks::Both && bumps;
+        let request = Request::End(End { producer, outcome, bumps });
+        state.ending = Some((self.world.ask(NAMES[client], request), outcome, bumps));
     }
 
     /// What has arrived since the last look.
@@ -255,7 +262,7 @@ impl Model {
     }
 
     fn write(&mut self, sending: &Sending) -> bool {
-        if !self.clients[sending.client].is_new {
+        if self.clients[sending.client].speaks == Speaks::PathA {
             // Produce 11 asks whether the partition was added.
             let asked = self.world.ask(NAMES[sending.client], verify(sending.producer, &[sending.partition]));
             if self.world.replies[&asked] != Ok(Reply::Verified(vec![ErrorCode::None])) {
@@ -280,7 +287,7 @@ impl Model {
         if self.logs[sending.partition as usize].is_loading(sending.producer) {
             return true;
         }
-        let by = if self.clients[sending.client].is_new { EARLY } else { AddBy::Client };
+        let by = if self.clients[sending.client].speaks == Speaks::PathA { AddBy::Client } else { EARLY };
         let request = add(sending.producer, by, &[sending.partition]);
         sending.waiter = self.world.ask(NAMES[sending.client], request);
         (sending.is_written, sending.is_lost) = (false, false);
@@ -297,7 +304,7 @@ impl Model {
     }
 
     fn poll_end(&mut self, client: usize) {
-        let Some((waiter, outcome)) = self.clients[client].ending else { return };
+        let Some((waiter, outcome, bumps)) = self.clients[client].ending else { return };
         let Some(reply) = self.world.replies.get(&waiter).cloned() else { return };
         let state = &mut self.clients[client];
         state.ending = None;
@@ -306,16 +313,16 @@ impl Model {
                 self.told[state.txn.take().unwrap()].verdict = Some(outcome);
                 (state.producer, state.has_failed) = (Some(producer), false);
             }
-            Err(ErrorCode::ConcurrentTransactions) => self.end_again(client, outcome),
+            Err(ErrorCode::ConcurrentTransactions) => self.end_again(client, outcome, bumps),
             _ => (state.txn, state.producer) = (None, None),
         }
     }
 
-    fn end_again(&mut self, client: usize, outcome: Outcome) {
+    fn end_again(&mut self, client: usize, outcome: Outcome, bumps: bool) {
         let state = &mut self.clients[client];
-        let end = if state.is_new { end_b } else { end_a };
-        let request = end(state.producer.expect("it ended as somebody"), outcome);
-        state.ending = Some((self.world.ask(NAMES[client], request), outcome));
+        let producer = state.producer.expect("it ended as somebody");
+        let request = Request::End(End { producer, outcome, bumps });
+        state.ending = Some((self.world.ask(NAMES[client], request), outcome, bumps));
     }
 
     /// One marker arrives. The partition may fail before or after it has written.
@@ -361,10 +368,10 @@ impl Model {
             {
                 self.clients[client].initializing = Some((self.world.ask(NAMES[client], init(given)), given));
             }
-            if let Some((waiter, outcome)) = self.clients[client].ending
+            if let Some((waiter, outcome, bumps)) = self.clients[client].ending
                 && !self.world.replies.contains_key(&waiter)
             {
-                self.end_again(client, outcome);
+                self.end_again(client, outcome, bumps);
             }
         }
     }
@@ -388,21 +395,35 @@ impl Model {
         }
     }
 
+    /// A client does what comes next.
+    fn act(&mut self, client: usize, how: u8) {
+        let state = &self.clients[client];
+        match (state.producer, state.txn) {
+            (None, _) => self.init(client, false),
+            (Some(_), Some(_)) if state.has_failed => self.end(client, Abort, how % 2 == 0),
+            (Some(_), Some(_)) if how % 8 < 3 => {
+                self.end(client, if how < 64 { Abort } else { Commit }, how % 2 == 0);
+            }
+            _ => self.produce(client, i32::from(how) % PARTITIONS, how >= 32),
+        }
+    }
+
     fn step(&mut self, (what, which, how): (u8, u8, u8)) {
-        let client = usize::from(which % 3);
+        let client = [0, 0, 0, 0, 0, 0, 1, 2][usize::from(which % 8)];
         let slot = slot_of(NAMES[client].as_bytes());
         match what % 32 {
-            0..=2 => self.init(client, how % 2 == 0),
-            3..=10 => self.produce(client, i32::from(how) % PARTITIONS, how >= 64),
-            11..=14 => self.end(client, if how % 3 == 0 { Abort } else { Commit }),
-            15..=18 => drop(self.world.begin_write(slot)),
-            19..=22 => drop(self.world.end_write(slot)),
-            23..=25 => self.deliver(usize::from(which), how),
-            26 => drop(self.world.raise_fences()),
-            27 => self.world.pass(u64::from(how) * 8),
-            28 if how < 32 => self.world.pass(70_000),
-            29 if how < 64 => self.world.checkpoint(slot),
-            30 if how < 64 => self.crash(),
+            0..=11 => self.act(client, how),
+            12..=15 => drop(self.world.begin_write(slot)),
+            16..=19 => drop(self.world.end_write(slot)),
+            20..=23 => self.deliver(usize::from(which), how),
+            24 => drop(self.world.raise_fences()),
+            25 => self.world.pass(u64::from(how) * 8),
+            26 if how < 32 => self.world.pass(70_000),
+            27 if how < 128 => self.world.checkpoint(slot),
+            28 | 29 if how < 128 => self.crash(),
+            30 if how < 64 => self.init(client, how % 2 == 0),
+            31 if how < 128 => while self.world.write_all() | self.world.raise_fences() {},
+            31 => self.deliver(0, 7),
             _ => {}
         }
         if how % 4 != 1 {
@@ -457,6 +478,10 @@ impl Model {
     }
 }
 
+fn speaks() -> impl Strategy<Value = Speaks> {
+    prop_oneof![Just(Speaks::PathA), Just(Speaks::PathB), Just(Speaks::Both)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -464,8 +489,8 @@ proptest! {
     fn f85_every_transaction_is_seen_as_a_whole_or_not_at_all_as_its_producer_was_told(
         version in 1..=2_i16,
         near_the_end in any::<bool>(),
-        kinds in any::<[bool; 3]>(),
-        steps in vec(any::<(u8, u8, u8)>(), 0..300),
+        kinds in [speaks(), speaks(), speaks()],
+        steps in vec(any::<(u8, u8, u8)>(), 0..400),
     ) {
         let mut model = Model::new(version, near_the_end, kinds);
         steps.into_iter().for_each(|step| model.step(step));
