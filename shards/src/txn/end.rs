@@ -113,7 +113,8 @@ fn path_a<'a>(head: Option<&'a Head>, end: &End) -> Result<(&'a Head, Move), Err
 enum Age {
     /// At the epoch that the id has now: r = 0.
     Current,
-    /// At the one before: r = 1, or the last one of the producer id before.
+    /// At the one before: r = 1, or the last one of the producer id before. Nothing but the epoch is looked at, so this
+    /// may be a ghost whose successor ended on path A (B6).
     Repeated,
 }
 

@@ -201,3 +201,54 @@ impl<'de> Deserialize<'de> for Joining {
         Ok(Self { partitions, groups: stored.groups })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(entry: &Entry) -> Entry {
+        let mut json = serde_json::to_vec(entry).unwrap();
+        simd_json::serde::from_slice(&mut json).unwrap()
+    }
+
+    fn add(partitions: Vec<PartitionKey>, groups: Vec<Arc<str>>) -> Change {
+        Change::Add { members: Joining { partitions, groups }, client_version: 2, at: TimestampMs(5) }
+    }
+
+    #[test]
+    fn any_id_and_any_member_reads_back_as_it_was_written() {
+        let key = |topic, index| PartitionKey { topic: TopicId(topic), index };
+        let partitions = vec![key(1, 0), key(1, 7), key(u128::MAX, i32::MAX)];
+        for id in ["t", "", "\0/\"\\\n", "\u{1F980}", &"x".repeat(30_000)] {
+            let entry = Entry { id: id.into(), change: add(partitions.clone(), vec![id.into(), "g".into()]) };
+            assert_eq!(round_trip(&entry), entry);
+        }
+        let gone = Entry { id: "t".into(), change: Change::Gone };
+        assert_eq!(round_trip(&gone), gone);
+    }
+
+    #[test]
+    fn the_written_form_stays_as_it_is() {
+        let partitions =
+            vec![PartitionKey { topic: TopicId(1), index: 0 }, PartitionKey { topic: TopicId(1), index: 2 }];
+        let written = |change| serde_json::to_string(&Entry { id: "t".into(), change }).unwrap();
+        let members = r#"{"topics":[["AAAAAAAAAAAAAAAAAAAAAQ",[0,2]]],"groups":["g"]}"#;
+        let expected = format!(r#"{{"id":"t","change":{{"add":{{"members":{members},"client_version":2,"at":5}}}}}}"#);
+        assert_eq!(written(add(partitions, vec!["g".into()])), expected);
+        assert_eq!(written(Change::Gone), r#"{"id":"t","change":"gone"}"#);
+        assert_eq!(written(Change::Complete { at: TimestampMs(5) }), r#"{"id":"t","change":{"complete":{"at":5}}}"#);
+    }
+
+    #[test]
+    fn a_topic_id_that_is_none_is_refused() {
+        let mut json =
+            br#"{"id":"t","change":{"add":{"members":{"topics":[["short",[0]]]},"client_version":2,"at":5}}}"#.to_vec();
+        assert!(simd_json::serde::from_slice::<Entry>(&mut json).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "does not follow")]
+    fn b1_a_transition_that_is_not_allowed_stops_the_program() {
+        let _ = Change::Complete { at: TimestampMs(5) }.applied(None);
+    }
+}

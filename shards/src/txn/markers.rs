@@ -110,7 +110,8 @@ impl MarkerFile {
     }
 }
 
-/// The end of one transaction for the pending offsets of some groups (contract C3).
+/// The end of one transaction for the pending offsets of some groups (contract C3). As for partitions, with version 2
+/// what is pending at the marker's own epoch is of the next transaction and stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetsHook {
     /// Shard of the groups.

@@ -414,10 +414,16 @@ impl Model {
         let slot = slot_of(NAMES[client].as_bytes());
         match what % 32 {
             0..=11 => self.act(client, how),
-            12..=15 => drop(self.world.begin_write(slot)),
-            16..=19 => drop(self.world.end_write(slot)),
+            12..=15 => {
+                self.world.begin_write(slot);
+            }
+            16..=19 => {
+                self.world.end_write(slot);
+            }
             20..=23 => self.deliver(usize::from(which), how),
-            24 => drop(self.world.raise_fences()),
+            24 => {
+                self.world.raise_fences();
+            }
             25 => self.world.pass(u64::from(how) * 8),
             26 if how < 32 => self.world.pass(70_000),
             27 if how < 128 => self.world.checkpoint(slot),
