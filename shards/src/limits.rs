@@ -194,5 +194,6 @@ const _: () = {
 
     assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
+    assert!(TXN_PRODUCER_IDS_MIN as i64 <= PRODUCER_ID_BLOCK, "one block fills a shard's store");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };

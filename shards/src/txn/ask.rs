@@ -30,7 +30,8 @@ pub enum Request {
     Verify(Verify),
     /// EndTxn (B6).
     End(End),
-    /// A transaction that a partition or a group found open when it was loaded.
+    /// A transaction that a partition or a group found open when it was loaded. Refused with CONCURRENT_TRANSACTIONS,
+    /// it is asked again: until there is an answer the partition serves this producer id nothing but markers.
     Adopt(Adopt),
     /// DescribeTransactions (B9).
     Describe,

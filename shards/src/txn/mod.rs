@@ -15,6 +15,8 @@
 //! - Complete* waits for all acknowledgements. The next transition of the id does not wait for Complete* to be durable,
 //!   and a write for it alone is left to the next tick: whatever builds on it stands behind it in the same journal, so
 //!   its answer waits for both; and a crash that loses it finds Prepare* and sends the markers again.
+//! - An abort by InitProducerId or by a timeout is one entry: the epoch is bumped if, and only if, the transaction is
+//!   decided. The request that caused it parks until it is complete.
 //! - InitProducerId waits for its entry and for the fence on every shard, which run at the same time: a fence without
 //!   its entry refuses only a producer that the next InitProducerId refuses too.
 //! - The first write of a partition need not wait for its add ([`Effect::Granted`]), only the answer to the client
@@ -97,7 +99,8 @@ pub enum Effect {
         /// What it refuses.
         fence: Fence,
     },
-    /// Producer ids run out: bring `TXN_PRODUCER_IDS_MIN` or more to [`Transactions::stock`].
+    /// Producer ids run out: bring `TXN_PRODUCER_IDS_MIN` or more to [`Transactions::stock`], or none if there are none
+    /// to be had, after a pause: it asks again.
     WantProducerIds,
 }
 

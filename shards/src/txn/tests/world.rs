@@ -132,6 +132,7 @@ impl World {
         }
         (self.markers, self.hooks, self.fences) = (Vec::new(), Vec::new(), Vec::new());
         self.asked.clear();
+        self.granted.clear();
         self.load();
     }
 
