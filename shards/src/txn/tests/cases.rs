@@ -154,7 +154,7 @@ fn f46_a_fence_whose_write_fails_leaves_the_transaction_where_it_was() {
         for _ in 0..2 {
             let waiting = world.ask(ID, init(Identity::NONE));
             world.begin_write(slot_of(ID.as_bytes()));
-            world.fail_write(slot_of(ID.as_bytes()));
+            world.fail_write(slot_of(ID.as_bytes()), false);
             assert_eq!(code(&world.replies[&waiting]), 15);
             assert_eq!(code(&world.answer(ID, init(Identity::NONE))), 15, "the slot is offline");
             assert!(world.markers.is_empty());
@@ -419,7 +419,7 @@ fn f69_a_tombstone_that_fails_keeps_the_id() {
     let (mut world, producer) = begun(2);
     world.pass(700_000_000);
     world.begin_write(slot_of(ID.as_bytes()));
-    world.fail_write(slot_of(ID.as_bytes()));
+    world.fail_write(slot_of(ID.as_bytes()), false);
     world.crash();
     assert_eq!(world.state(ID), ("Empty", producer));
 }

@@ -352,7 +352,7 @@ fn a_lost_journal_refuses_everyone_who_waits_and_whoever_comes() {
     let ended = world.ask(ID, end_b(producer, Commit));
     let parked = world.ask(ID, init(Identity::NONE));
     world.begin_write(slot_of(ID.as_bytes()));
-    world.fail_write(slot_of(ID.as_bytes()));
+    world.fail_write(slot_of(ID.as_bytes()), false);
     assert_eq!((code(&world.replies[&ended]), code(&world.replies[&parked])), (15, 15));
     assert_eq!(code(&world.answer(ID, Request::Describe)), 15);
     world.pass(100_000);

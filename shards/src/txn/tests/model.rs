@@ -460,6 +460,7 @@ impl Model {
             27 if how < 128 => self.world.checkpoint(slot),
             28 | 29 if how < 128 => self.crash(),
             30 if how < 64 => self.init(client, how % 2 == 0),
+            30 if how < 96 => self.world.fail_write(slot, how % 2 == 0),
             31 if how < 128 => while self.world.write_all() | self.world.raise_fences() {},
             31 => {
                 self.deliver(0, 7);
@@ -474,6 +475,10 @@ impl Model {
 
     /// Nobody asks for anything more and everything comes to its end.
     fn finish(&mut self) {
+        let slots: Vec<_> = self.world.disks.keys().copied().collect();
+        if slots.iter().any(|slot| self.world.txns.journal_mut(*slot).is_some_and(|journal| journal.is_offline())) {
+            self.crash();
+        }
         for round in 0..40 {
             for _ in 0..10 {
                 while self.world.write_all() | self.world.raise_fences() {}
@@ -523,7 +528,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn f85_every_transaction_is_seen_as_a_whole_or_not_at_all_as_its_producer_was_told(

@@ -333,15 +333,22 @@ impl World {
         true
     }
 
-    pub fn fail_write(&mut self, slot: SlotId) {
-        self.disks.get_mut(&slot).expect("a slot has a disk").writing = None;
+    /// A write fails, although it may have reached the disk.
+    pub fn fail_write(&mut self, slot: SlotId, is_there: bool) {
+        let disk = self.disks.get_mut(&slot).expect("a slot has a disk");
+        let lost = disk.writing.take();
+        if let Some(write) = lost.filter(|_| is_there) {
+            disk.journal.extend_from_slice(&write.bytes);
+        }
+        disk.has_writer = false;
         self.txns.journal_mut(slot).expect("it is owned").fail();
         self.step(|txns, now, effects| txns.settled(slot, now, effects));
     }
 
     /// Replaces what a slot has on disk by a checkpoint.
     pub fn checkpoint(&mut self, slot: SlotId) {
-        if self.disks[&slot].writing.is_none() {
+        let is_offline = self.txns.journal_mut(slot).expect("it is owned").is_offline();
+        if self.disks[&slot].writing.is_none() && !is_offline {
             let entries = self.txns.snapshot(slot);
             let journal = self.txns.journal_mut(slot).expect("it is owned");
             let bytes = checkpoint::encode(journal.checkpoint_started(), &entries);
