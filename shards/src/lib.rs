@@ -16,4 +16,5 @@ pub mod producers;
 pub mod session;
 pub mod shard;
 pub mod slot;
+pub mod txn;
 pub mod wire;

@@ -216,6 +216,32 @@ pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
 /// Partitions of groups with a series of their own on the metrics page, of one shard; more are counted and left out.
 pub const METRICS_OFFSETS_MAX: usize = 10_000;
 
+/// Transactional ids of one slot; a new one beyond it is refused with COORDINATOR_NOT_AVAILABLE, until others expire.
+/// One takes about 600 bytes.
+pub const TXN_IDS_MAX: usize = 100_000;
+
+/// Open transactions of one slot; one more is refused with CONCURRENT_TRANSACTIONS, which clients try again.
+pub const TXN_OPEN_MAX: usize = 20_000;
+
+/// Partitions and groups of one transaction; more are refused with TRANSACTION_ABORTABLE.
+pub const TXN_MEMBERS_MAX: usize = 20_000;
+
+/// Requests of one slot that wait for a transaction to complete; more are refused with CONCURRENT_TRANSACTIONS at once.
+pub const TXN_PARKED_MAX: usize = 4096;
+
+/// Producer ids that a shard's coordinator keeps at hand; below it, it asks for more. With none at hand a request that
+/// needs one is refused with COORDINATOR_LOAD_IN_PROGRESS.
+pub const TXN_PRODUCER_IDS_MIN: usize = 16;
+
+/// Pause before a marker is sent again that was refused or has nowhere to go.
+pub const MARKER_RETRY_MS: u64 = 100;
+
+/// Fences of one shard; beyond it the one set longest ago is forgotten. One takes about 100 bytes.
+pub const FENCES_MAX: usize = 100_000;
+
+/// Entries that the fence log may have beyond twice those alive before it is compacted.
+pub const FENCES_LOG_SLACK: usize = 1024;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
@@ -224,6 +250,7 @@ const _: () = {
 
     assert!(RECEIVE_BYTES_MIN <= RECEIVE_BYTES_MAX && WRITE_SLICES_MAX <= 1024);
     assert!(WRITE_BYTES_MAX.is_multiple_of(4096), "writes are made of whole blocks");
+    assert!(TXN_PRODUCER_IDS_MIN as i64 <= PRODUCER_ID_BLOCK, "one block fills a shard's store");
     assert!(PRODUCER_BATCHES_MAX == 5, "clients keep at most five batches in flight");
 };
 
