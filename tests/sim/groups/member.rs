@@ -49,7 +49,9 @@ pub struct Member {
     pub needs_join: bool,
     pub owned: BTreeSet<i32>,
     pub waiting: Waiting,
-    /// When it last asked what the broker took as a sign of life.
+    /// An answer was lost: the next heartbeat says everything, so that its answer does too (contract G12.4).
+    pub tells_all: bool,
+    /// When it sent the last heartbeat of KIP-848 that was accepted: what its session counts from.
     pub heard_ms: u64,
     /// When it asked what it waits for.
     asked_ms: u64,
@@ -72,6 +74,7 @@ impl Member {
             needs_join: true,
             owned: BTreeSet::new(),
             waiting: Waiting::Nothing,
+            tells_all: false,
             heard_ms: 0,
             asked_ms: 0,
             silent_until_ms: 0,
@@ -162,13 +165,14 @@ impl Member {
             self.member_id = format!("m{fresh:x}");
         }
         let joins = self.needs_join;
+        let all = joins || std::mem::take(&mut self.tells_all);
         Ask::ConsumerHeartbeat(ConsumerHeartbeat {
             version: 1,
             member_id: self.member_id.clone(),
             member_epoch: if joins { 0 } else { self.epoch },
             instance_id: self.instance_id.clone(),
-            rebalance_timeout_ms: if joins { REBALANCE_MS } else { -1 },
-            topics: joins.then(|| vec![TOPIC_NAME.to_owned()]),
+            rebalance_timeout_ms: if all { REBALANCE_MS } else { -1 },
+            topics: all.then(|| vec![TOPIC_NAME.to_owned()]),
             owned: Some(if joins || self.owned.is_empty() {
                 Vec::new()
             } else {
@@ -186,8 +190,9 @@ impl Member {
             return None;
         }
         self.waiting = Waiting::Leave;
+        // Whether or not the broker hears of it, the client has left.
         let member_id = self.member_id.clone();
-        self.owned.clear();
+        self.is_out(false);
         if self.is_classic {
             return Some(Ask::Leave(vec![Leaving { member_id, instance_id: self.instance_id.clone() }]));
         }
@@ -222,34 +227,33 @@ impl Member {
     pub fn hear(&mut self, reply: Result<Reply, ErrorCode>, now_ms: u64) -> Vec<i32> {
         let waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);
         match (waiting, reply) {
-            (_, Err(_)) => Vec::new(),
-            (Waiting::Join, Ok(Reply::Join(joined))) => {
-                self.joined(joined, now_ms);
+            (_, Err(_)) => {
+                self.tells_all = true;
                 Vec::new()
             }
-            (Waiting::Sync, Ok(Reply::Sync(synced))) => self.synced(&synced, now_ms),
+            (Waiting::Join, Ok(Reply::Join(joined))) => {
+                self.joined(joined);
+                Vec::new()
+            }
+            (Waiting::Sync, Ok(Reply::Sync(synced))) => self.synced(&synced),
             (Waiting::Heartbeat, Ok(Reply::Heartbeat(code))) => {
-                self.told(code, now_ms);
+                self.told(code);
                 Vec::new()
             }
             (Waiting::Heartbeat, Ok(Reply::ConsumerHeartbeat(reply))) => self.beaten(reply, now_ms),
-            (Waiting::Leave, Ok(_)) => {
-                self.is_out(false);
-                Vec::new()
-            }
+            (Waiting::Leave, Ok(_)) => Vec::new(),
             (Waiting::Commit(..), Ok(Reply::Commit(codes))) => {
-                self.told(codes[0], now_ms);
+                self.told(codes[0]);
                 Vec::new()
             }
             (waiting, reply) => panic!("{waiting:?} was answered with {reply:?}"),
         }
     }
 
-    fn told(&mut self, code: ErrorCode, now_ms: u64) {
+    fn told(&mut self, code: ErrorCode) {
         match code {
-            ErrorCode::None => self.heard_ms = now_ms,
+            ErrorCode::None => {}
             ErrorCode::RebalanceInProgress => {
-                self.heard_ms = now_ms;
                 self.needs_join = true;
                 self.needs_sync = false;
                 // An eager member gives up everything before it joins again.
@@ -266,10 +270,9 @@ impl Member {
         }
     }
 
-    fn joined(&mut self, joined: Joined, now_ms: u64) {
+    fn joined(&mut self, joined: Joined) {
         match joined.code {
             ErrorCode::None => {
-                self.heard_ms = now_ms;
                 self.member_id = joined.member_id;
                 self.epoch = joined.generation;
                 self.needs_join = false;
@@ -284,16 +287,15 @@ impl Member {
         }
     }
 
-    fn synced(&mut self, synced: &Synced, now_ms: u64) -> Vec<i32> {
+    fn synced(&mut self, synced: &Synced) -> Vec<i32> {
         match synced.code {
             ErrorCode::None => {
-                self.heard_ms = now_ms;
                 self.needs_sync = false;
                 self.owned = partitions_of(&synced.assignment).into_iter().collect();
                 self.owned.iter().copied().collect()
             }
             code => {
-                self.told(code, now_ms);
+                self.told(code);
                 Vec::new()
             }
         }
@@ -306,10 +308,9 @@ impl Member {
             return Vec::new();
         }
         if !reply.code.is_none() {
-            self.told(reply.code, now_ms);
+            self.told(reply.code);
             return Vec::new();
         }
-        // A session counts from the heartbeat, not from its answer.
         self.heard_ms = self.asked_ms;
         self.needs_join = false;
         assert!(

@@ -151,8 +151,8 @@ impl World {
 
     /// One event.
     pub fn step(&mut self) {
-        self.pass(self.rng.clone().below(60) as u64);
-        self.rng.next();
+        let ms = self.rng.below(15) as u64;
+        self.pass(ms);
         match self.rng.below(1000) {
             0..450 => self.act(),
             450..550 => self.commit(),
@@ -305,6 +305,7 @@ impl World {
         self.given.clear();
         for member in &mut self.members {
             member.waiting = Waiting::Nothing;
+            member.tells_all = true;
         }
         self.boot();
     }
