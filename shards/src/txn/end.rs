@@ -37,7 +37,7 @@ pub(super) fn prepare(
     at: TimestampMs,
 ) -> Result<Change, ErrorCode> {
     // At the last epoch of all markers carry it as it is, which A6.1 allows for it alone (B11.5 does better).
-    let next_epoch = ProducerEpoch(head.epoch.0.saturating_add(1).min(EPOCH_LAST));
+    let next_epoch = ProducerEpoch(head.epoch.0.saturating_add(1));
     let (epoch, last_epoch, client_version) = match bump {
         Bump::Never => (head.epoch, head.last_epoch, 0),
         Bump::Fences => (next_epoch, ProducerEpoch::NONE, 0),

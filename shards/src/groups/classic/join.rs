@@ -93,7 +93,7 @@ impl Classic {
             self.note(group, turn);
             let session_ms = u64::try_from(join.session_timeout_ms).unwrap_or(0);
             self.add_pending(&id, turn.now.mono_ms.saturating_add(session_ms));
-            return Err(refused(ErrorCode::MemberIdRequired, &*id));
+            return Err(refused(ErrorCode::MemberIdRequired, &id));
         }
         self.add(group, id, join, waiter, turn);
         Ok(())

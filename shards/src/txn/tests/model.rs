@@ -374,7 +374,7 @@ impl Model {
         }
         let nth = nth % self.world.hooks.len();
         let hook = self.world.hooks.remove(nth);
-        if fails % 8 != 0 {
+        if !fails.is_multiple_of(8) {
             // A group that holds nothing of the transaction has nothing to refuse.
             self.logs[GROUP as usize].mark(hook.producer, hook.outcome, hook.version);
         }
@@ -393,11 +393,11 @@ impl Model {
         for sending in &mut self.sending {
             sending.is_lost = !self.world.replies.contains_key(&sending.waiter);
         }
-        for client in 0..self.clients.len() {
+        for (client, name) in NAMES.iter().enumerate().take(self.clients.len()) {
             if let Some((waiter, given)) = self.clients[client].initializing
                 && !self.world.replies.contains_key(&waiter)
             {
-                self.clients[client].initializing = Some((self.world.ask(NAMES[client], init(given)), given));
+                self.clients[client].initializing = Some((self.world.ask(name, init(given)), given));
             }
             if let Some((waiter, outcome, bumps)) = self.clients[client].ending
                 && !self.world.replies.contains_key(&waiter)
@@ -431,9 +431,9 @@ impl Model {
         let state = &self.clients[client];
         match (state.producer, state.txn) {
             (None, _) => self.init(client, false),
-            (Some(_), Some(_)) if state.has_failed => self.end(client, Abort, how % 2 == 0),
+            (Some(_), Some(_)) if state.has_failed => self.end(client, Abort, how.is_multiple_of(2)),
             (Some(_), Some(_)) if how % 8 < 3 => {
-                self.end(client, if how < 64 { Abort } else { Commit }, how % 2 == 0);
+                self.end(client, if how < 64 { Abort } else { Commit }, how.is_multiple_of(2));
             }
             _ => self.produce(client, i32::from(how) % (GROUP + 1), how >= 32),
         }
@@ -459,8 +459,8 @@ impl Model {
             26 if how < 32 => self.world.pass(70_000),
             27 if how < 128 => self.world.checkpoint(slot),
             28 | 29 if how < 128 => self.crash(),
-            30 if how < 64 => self.init(client, how % 2 == 0),
-            30 if how < 96 => self.world.fail_write(slot, how % 2 == 0),
+            30 if how < 64 => self.init(client, how.is_multiple_of(2)),
+            30 if how < 96 => self.world.fail_write(slot, how.is_multiple_of(2)),
             31 if how < 128 => while self.world.write_all() | self.world.raise_fences() {},
             31 => {
                 self.deliver(0, 7);
