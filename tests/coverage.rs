@@ -1,15 +1,25 @@
 //! Every rule and case that this repository answers for is named by a test, or by the list below with the reason.
 //!
-//! A name is `k21_5` in a test's name, or `K21.5`, `K21.5-K21.7`, `F12`, `case 17` in its text or comments. Only tests
-//! count: the part of a source file behind `#[cfg(test)]`, test files, and everything under tests/ but the contracts.
+//! A name is `k21_5` or `g6_2` in a test's name, or `K21.5`, `K21.5-K21.7`, `G6.2`, `F12`, `case 17` in its text or
+//! comments. Only tests count: the part of a source file behind `#[cfg(test)]`, test files, and everything under tests/
+//! but the contracts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Sections of the broker contract that are built.
-const SECTIONS: &[&str] = &["KC", "K0", "K3", "K18", "K19", "K20", "K21", "K22", "K23", "K32", "K44"];
+/// Contracts, and the sections of each that are built.
+const CONTRACTS: &[(&str, &[&str])] = &[
+    ("broker-contract.md", &["KC", "K0", "K3", "K18", "K19", "K20", "K21", "K22", "K23", "K32", "K44"]),
+    (
+        "groups-contract.md",
+        &[
+            "G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "G15", "G16",
+            "G17", "G18", "G19", "G20",
+        ],
+    ),
+];
 
 /// The last of the contract's test cases that concern appends, markers and reads.
 const CASE_F_LAST: u32 = 29;
@@ -21,13 +31,11 @@ const REPORTS: &[u32] = &[
 ];
 
 const TRANSACTIONS: &str = "transactions: a later issue";
+const AUTHORIZER: &str = "an authorizer: a later issue";
 const ONE_NODE: &str = "one replica on one broker: the condition cannot arise";
 
 /// What no test names, and why.
 const WITHOUT_TEST: &[(&str, &str)] = &[
-    ("F9", TRANSACTIONS),
-    ("F10", TRANSACTIONS),
-    ("F11", TRANSACTIONS),
     ("F26", TRANSACTIONS),
     ("F27", TRANSACTIONS),
     ("F28", TRANSACTIONS),
@@ -41,6 +49,15 @@ const WITHOUT_TEST: &[(&str, &str)] = &[
     ("K32.10", "how many settings Kafka lists: a fact about Kafka, compared by the oracle"),
     ("K44.12", "eligible leader replicas: needs more than one replica"),
     ("K44.13", "broker loggers: no such resource is served"),
+    ("G1.4", "internal topics: there are none, a coordinator is there when the broker serves"),
+    ("G2.0", AUTHORIZER),
+    ("G8.0", AUTHORIZER),
+    ("G9.10", AUTHORIZER),
+    ("G2.4", "share and streams groups: not served"),
+    ("G8.3", "share and streams groups: not served"),
+    ("G6.1", "says what Kafka never does; that an absent group is `Dead` is G7.3"),
+    ("G17.5", TRANSACTIONS),
+    ("G20.5", "hidden settings of Kafka: not read"),
     ("KC.15", "quotas: none are served, every answer carries 0"),
     ("case 15", "clients that are idempotent by default run in the suites and in tests/clients"),
     ("case 20", "as K0.7 and KC.16"),
@@ -98,7 +115,8 @@ fn leading(text: &str) -> Option<(u32, &str)> {
 fn collect(text: &str, named: &mut BTreeSet<String>) {
     for (first, rest, here) in numbers(text) {
         match first {
-            Some('k' | 'K') => collect_rule(rest, named),
+            Some('k' | 'K') => collect_rule('K', rest, named),
+            Some('g' | 'G') => collect_rule('G', rest, named),
             Some('f' | 'F') => {
                 if let Some((number, after)) = leading(rest)
                     && !after.starts_with(|c: char| c.is_alphanumeric())
@@ -117,15 +135,16 @@ fn collect(text: &str, named: &mut BTreeSet<String>) {
     }
 }
 
-/// `21_5`, `21.5`, `c_3`, `21.5-K21.7`, `21.5-7`, `21_5_to_7` behind a K.
-fn collect_rule(rest: &str, named: &mut BTreeSet<String>) {
+/// `21_5`, `21.5`, `c_3`, `21.5-K21.7`, `21.5-7`, `21_5_to_7`, `21_5_to_k21_7` behind a K or G.
+fn collect_rule(kind: char, rest: &str, named: &mut BTreeSet<String>) {
     let Some((section, number, after)) = rule(rest) else { return };
-    named.insert(format!("K{section}.{number}"));
+    named.insert(format!("{kind}{section}.{number}"));
     let range = ["-", " to ", "_to_", "–"].iter().find_map(|dash| after.strip_prefix(dash));
     let Some(range) = range else { return };
-    let named_end = range.strip_prefix(['k', 'K']).and_then(rule).filter(|(other, ..)| *other == section);
+    let named_end =
+        range.strip_prefix([kind, kind.to_ascii_lowercase()]).and_then(rule).filter(|(other, ..)| *other == section);
     if let Some(last) = named_end.map(|(_, last, _)| last).or_else(|| leading(range).map(|(last, _)| last)) {
-        named.extend((number..=last.min(number + 40)).map(|n| format!("K{section}.{n}")));
+        named.extend((number..=last.min(number + 40)).map(|n| format!("{kind}{section}.{n}")));
     }
 }
 
@@ -138,13 +157,13 @@ fn rule(rest: &str) -> Option<(String, u32, &str)> {
     Some((section, number, after))
 }
 
-/// Rules of the built sections that the contract states.
-fn stated() -> BTreeSet<String> {
-    let contract = fs::read_to_string(root().join("tests/contract/broker-contract.md")).expect("the contract");
+/// Rules of the built sections that a contract states.
+fn stated(contract: &str, sections: &[&str]) -> BTreeSet<String> {
+    let contract = fs::read_to_string(root().join("tests/contract").join(contract)).expect("the contract");
     let mut all = BTreeSet::new();
     collect(&contract, &mut all);
     all.into_iter()
-        .filter(|rule| rule.split_once('.').is_some_and(|(section, _)| SECTIONS.contains(&section)))
+        .filter(|rule| rule.split_once('.').is_some_and(|(section, _)| sections.contains(&section)))
         .collect()
 }
 
@@ -155,8 +174,12 @@ fn every_rule_and_case_has_a_test_or_a_reason() {
         let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
         collect(test_part(&path, &text), &mut named);
     }
-    let mut asked = stated();
-    assert!(asked.len() > 120, "only {} rules were found in the contract", asked.len());
+    let mut asked = BTreeSet::new();
+    for (contract, sections) in CONTRACTS {
+        let rules = stated(contract, sections);
+        assert!(rules.len() > 120, "only {} rules were found in {contract}", rules.len());
+        asked.extend(rules);
+    }
     asked.extend((1..=CASE_F_LAST).map(|n| format!("F{n}")));
     asked.extend(REPORTS.iter().map(|n| format!("case {n}")));
     let excused: BTreeMap<&str, &str> = WITHOUT_TEST.iter().copied().collect();
@@ -176,6 +199,7 @@ fn names_are_found_in_every_form() {
     };
     assert_eq!(named("fn k21_5_a_target() {} // K19.3"), "K19.3 K21.5");
     assert_eq!(named("K21.5-K21.7; KC.1-2; k0_3_to_4"), "K0.3 K0.4 K21.5 K21.6 K21.7 KC.1 KC.2");
+    assert_eq!(named("fn g18_9_x() G6.2 g11_2_to_g11_4 o.g6 g.beat"), "G11.2 G11.3 G11.4 G18.9 G6.2");
     assert_eq!(named("case_17_x cases 3 fn f12_x F7"), "F12 F7 case 17 case 3");
     assert_eq!(named("OK21.5 0xf12 f12x ask3.1 f64 usecase 3"), "F64");
     assert_eq!(test_part("src/a.rs", "// K0.1"), "", "what is no test does not count");

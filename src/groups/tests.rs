@@ -1,19 +1,21 @@
 use bytes::Bytes;
 use futures_lite::future;
-use oncilla_shards::groups::{Heartbeat, Join, Joined, Sync};
+use oncilla_shards::groups::{ConsumerHeartbeat, Heartbeat, Join, Joined, Sync};
 
 use super::*;
 use crate::api::testing::{block_on, ctx, ctx_of_shards, ctx_with, restarted};
 use crate::config::ListenerMode;
 
 #[test]
-fn g1_5_a_group_of_another_core_is_answered_16_where_cores_are_nodes() {
+fn g1_5_g2_3_g11_7_a_group_of_another_core_is_answered_16_where_cores_are_nodes() {
     let ctx = ctx_of_shards(2, ListenerMode::PerCore);
     let name = |shard| {
         (0..).map(|n| format!("g{n}")).find(|name| owner(slot_of(name.as_bytes()), 2) == ShardId(shard)).expect("one")
     };
     let beat = || Ask::Heartbeat(Heartbeat::default());
-    assert_eq!(block_on(ask(&ctx, &name(1), beat())), Err(ErrorCode::NotCoordinator));
+    for one in [beat(), join(""), Ask::ConsumerHeartbeat(ConsumerHeartbeat::default())] {
+        assert_eq!(block_on(ask(&ctx, &name(1), one)), Err(ErrorCode::NotCoordinator));
+    }
     assert_eq!(block_on(ask(&ctx, &name(0), beat())), Ok(Reply::Heartbeat(ErrorCode::UnknownMemberId)));
 }
 

@@ -38,6 +38,15 @@ def assigned(data):
     return {p["Topic"]: sorted(p["Partitions"]) for p in sorted(value["AssignedPartitions"], key=lambda p: p["Topic"])}
 
 
+def as_asked(topics, asked, ids=None):
+    """Partitions of each topic of an answer in the order of {topic: partitions}, which brokers need not keep."""
+    names = {(ids or {}).get(t, bytes(16)): t for t in asked}
+    name = lambda t: t.get("Name") or names.get(t.get("TopicId"))
+    place = lambda of, what: list(of).index(what) if what in of else len(of)
+    topics = sorted(topics, key=lambda t: place(asked, name(t)))
+    return [sorted(t["Partitions"], key=lambda p: place(asked.get(name(t), ()), p["PartitionIndex"])) for t in topics]
+
+
 class Parked:
     """A request on a connection of its own, which the broker may answer much later."""
 
@@ -67,30 +76,32 @@ class Group:
         self.labels = {}
         self.parked = []
         self.topics = {}
-        self.address = self.find()
+        self.others = {}
+        self.address = self.find(name)
         self.connection = Connection(self.address)
 
-    def find(self, seconds=30):
+    def find(self, name, seconds=30):
+        """Address of a group's coordinator."""
         until = time.monotonic() + seconds
         while True:
             connection = Connection(self.boot)
             try:
-                value = {"KeyType": 0, "CoordinatorKeys": [self.name]}
+                value = {"KeyType": 0, "CoordinatorKeys": [name]}
                 found = connection.call("FindCoordinator", 4, value)["Coordinators"][0]
                 if found["ErrorCode"] == 0:
                     address = found["Host"], found["Port"]
-                    if self.settled(address):
+                    if self.settled(address, name):
                         return address
             finally:
                 connection.close()
             if time.monotonic() > until:
-                raise TimeoutError(f"no coordinator of {self.name!r} after {seconds} s: {found}")
+                raise TimeoutError(f"no coordinator of {name!r} after {seconds} s: {found}")
             time.sleep(0.05)
 
-    def settled(self, address):
+    def settled(self, address, name):
         connection = Connection(address)
         try:
-            got = connection.call("DescribeGroups", 5, {"Groups": [self.name]})["Groups"][0]["ErrorCode"]
+            got = connection.call("DescribeGroups", 5, {"Groups": [name]})["Groups"][0]["ErrorCode"]
             return got not in UNSETTLED
         finally:
             connection.close()
@@ -98,11 +109,20 @@ class Group:
     def again(self):
         """After a restart of the broker: new connections."""
         self.end()
-        self.address = self.find()
+        self.address = self.find(self.name)
         self.connection = Connection(self.address)
 
+    def at(self, name):
+        """A connection to the coordinator of a group, which a request may name in place of this one."""
+        if name == self.name:
+            return self.connection
+        if name not in self.others:
+            self.others[name] = Connection(self.find(name))
+        return self.others[name]
+
     def call(self, name, version, value=None, seconds=10):
-        return self.connection.call(name, version, {"GroupId": self.name, **(value or {})}, seconds)
+        given = {"GroupId": self.name, **(value or {})}
+        return self.at(given["GroupId"]).call(name, version, given, seconds)
 
     def park(self, name, version, value):
         self.parked.append(Parked(self.address, name, version, {"GroupId": self.name, **value}))
@@ -111,9 +131,9 @@ class Group:
         return self.parked[-1]
 
     def end(self):
-        self.connection.close()
-        for request in self.parked:
-            request.connection.close()
+        for connection in (self.connection, *self.others.values(), *(p.connection for p in self.parked)):
+            connection.close()
+        self.others.clear()
         self.parked.clear()
 
     def label(self, member_id, label):
@@ -188,7 +208,7 @@ class Group:
         value = {"GenerationIdOrMemberEpoch": generation, "MemberId": member, "GroupInstanceId": instance}
         value.update({"Topics": topics, "RetentionTimeMs": retention})
         got = self.call("OffsetCommit", version, value)
-        return [[p["ErrorCode"] for p in t["Partitions"]] for t in got["Topics"]]
+        return [[p["ErrorCode"] for p in partitions] for partitions in as_asked(got["Topics"], parts, ids)]
 
     def fetch(self, topics=None, version=9, member=None, epoch=-1, stable=False):
         """Code and [topic, partition, code, offset, leader epoch, metadata] of {topic: partitions}, or of all."""

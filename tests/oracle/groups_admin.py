@@ -32,7 +32,8 @@ def _(o):
     groups = one_of_each_state(o)
     groups["absent"] = o.group("absent")
     out = {label: by_version(ALL, lambda v, g=g: g.describe(v)) for label, g in groups.items()}
-    empty = lambda v: o.call("DescribeGroups", v, {"Groups": [""]})["Groups"][0]
+    nameless = o.group(name="")
+    empty = lambda v: nameless.connection.call("DescribeGroups", v, {"Groups": [""]})["Groups"][0]
     out["empty id"] = by_version(ALL, lambda v: {**empty(v), "ErrorMessage": None})
     return out
 

@@ -375,6 +375,7 @@ def _(o):
     return out
 
 
+# G4.1-G4.5.
 @case("G4 Heartbeat refuses, in order", "groups")
 def _(o):
     g, a = stable(o, "A")

@@ -177,6 +177,20 @@ def _(o):
     return out
 
 
+@case("G18.4 a static classic member comes back to a full group", "groups")
+def _(o):
+    g = o.group()
+    topic = o.group_topic(g, "t", 5)
+    c = g.consumer("C", [topic])
+    c.beat(0)
+    members = [g.member(str(n), [topic], instance=f"i{n}") for n in range(4)]
+    out = [m.join().answer()["ErrorCode"] for m in members]
+    again = g.member("again", [topic], instance="i0")
+    out += [g.tidy(g.call("JoinGroup", 9, again.ask_join())), g.epochs()]
+    late = g.consumer("late", [topic], instance="i1")
+    return [*out, late.beat(0), g.epochs()]
+
+
 @case("G18.5 classic groups that cannot be upgraded", "groups")
 def _(o):
     topic = o.topic(2)

@@ -1,6 +1,6 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete. Contract G8, G9, G10.1 to G10.6, cases 92 to 94."""
 
-from groups import settle_members
+from groups import as_asked, settle_members
 from table import by_version, case, settle
 
 COMMIT, FETCH = range(2, 11), range(1, 11)
@@ -277,7 +277,7 @@ def _(o):
 def delete(g, parts, **more):
     topics = [{"Name": t, "Partitions": [{"PartitionIndex": p} for p in ps]} for t, ps in parts.items()]
     got = g.call("OffsetDelete", 0, {"Topics": topics, **more})
-    return [got["ErrorCode"], [[p["ErrorCode"] for p in t["Partitions"]] for t in got["Topics"]]]
+    return [got["ErrorCode"], [[p["ErrorCode"] for p in partitions] for partitions in as_asked(got["Topics"], parts)]]
 
 
 @case("G10.1 G10.3 OffsetDelete of a group without members", "groups")

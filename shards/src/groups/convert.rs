@@ -101,9 +101,10 @@ fn about(member: &MemberParts, subscription: Subscription) -> About {
 pub(super) fn heartbeat(group: &mut Group, beat: &ConsumerHeartbeat, turn: &mut Turn<'_>) -> ConsumerHeartbeatReply {
     let name = group.name().clone();
     let Members::Consumer(consumer) = &mut group.members else { unreachable!("the caller has looked") };
+    let epoch = consumer.head.epoch;
     let reply = consumer.heartbeat(&name, beat, turn);
     if beat.member_epoch == -1 && reply.code == ErrorCode::None {
-        downgrade(group, false, turn);
+        downgrade(group, epoch, false, turn);
     }
     reply
 }
@@ -119,8 +120,8 @@ pub(super) fn join(group: &mut Group, join: &Join, turn: &mut Turn<'_>) -> Joine
     let takes_over = join.instance_id.as_deref().is_some_and(|instance| consumer.has_instance(instance));
     let joined = consumer.classic_join(&name, join, turn);
     if joined.code == ErrorCode::None && was_mixed && takes_over {
-        let is_same = is_settled && consumer.head.epoch == epoch;
-        downgrade(group, is_same, turn);
+        let generation = consumer.head.epoch;
+        downgrade(group, generation, is_settled && generation == epoch, turn);
     }
     joined
 }
@@ -129,9 +130,10 @@ pub(super) fn join(group: &mut Group, join: &Join, turn: &mut Turn<'_>) -> Joine
 pub(super) fn leave(group: &mut Group, leaving: &[Leaving], turn: &mut Turn<'_>) -> Vec<ErrorCode> {
     let name = group.name().clone();
     let Members::Consumer(consumer) = &mut group.members else { unreachable!("the caller has looked") };
+    let epoch = consumer.head.epoch;
     let codes = consumer.classic_leave(&name, leaving, turn);
     if codes.contains(&ErrorCode::None) {
-        downgrade(group, false, turn);
+        downgrade(group, epoch, false, turn);
     }
     codes
 }
@@ -140,14 +142,16 @@ pub(super) fn leave(group: &mut Group, leaving: &[Leaving], turn: &mut Turn<'_>)
 pub(super) fn on_time(group: &mut Group, turn: &mut Turn<'_>) {
     let name = group.name().clone();
     let Members::Consumer(consumer) = &mut group.members else { unreachable!("the caller has looked") };
+    let epoch = consumer.head.epoch;
     if consumer.on_time(&name, turn) {
-        downgrade(group, false, turn);
+        downgrade(group, epoch, false, turn);
     }
 }
 
 /// Makes a consumer group of classic members alone a classic one, if that is allowed. It is Stable if `is_settled`,
-/// else its members have to join again.
-fn downgrade(group: &mut Group, is_settled: bool, turn: &mut Turn<'_>) {
+/// else its members have to join again. A member that goes and so converts the group does not raise its epoch: who is
+/// at the epoch from before hears 27, not 22 (G18.9).
+fn downgrade(group: &mut Group, generation: i32, is_settled: bool, turn: &mut Turn<'_>) {
     let name = group.name().clone();
     let Members::Consumer(consumer) = &group.members else { return };
     let fits = consumer.members.len() <= turn.settings.members_max;
@@ -174,7 +178,6 @@ fn downgrade(group: &mut Group, is_settled: bool, turn: &mut Turn<'_>) {
         .collect();
     // Members that joined in turn always share one; without it they stay where they are.
     let Some(protocol) = Classic::common_protocol(&members) else { return };
-    let generation = consumer.head.epoch;
     let parts = Parts { generation, protocol_type: "consumer".into(), protocol: Some(protocol), members };
     let mut classic = Classic::from_parts(parts, turn.now);
     classic.record(&name, turn);

@@ -10,27 +10,26 @@ use crate::groups::turn::Turn;
 
 impl Classic {
     pub fn leave(&mut self, group: &Arc<str>, leaving: &[Leaving], turn: &mut Turn<'_>) -> Vec<ErrorCode> {
-        let (mut is_any_pending, mut is_any_member) = (false, false);
+        let mut is_any = false;
         let mut codes = Vec::with_capacity(leaving.len());
         for one in leaving {
             if one.instance_id.is_none() && self.remove_pending(&one.member_id) {
-                is_any_pending = true;
+                is_any = true;
                 codes.push(ErrorCode::None);
                 continue;
             }
             match self.leaving_member(one) {
                 Ok(id) => {
                     self.remove(&id, turn);
-                    is_any_member = true;
+                    is_any = true;
                     codes.push(ErrorCode::None);
                 }
                 Err(code) => codes.push(code),
             }
         }
-        if is_any_member {
+        // As Kafka does, also when only a pending member left, for whom nothing has to be shared out anew.
+        if is_any && self.state != State::Empty {
             self.members_left(group, turn);
-        } else if is_any_pending {
-            self.complete_if_all_joined(group, turn);
         }
         self.drop_unused_timers();
         codes

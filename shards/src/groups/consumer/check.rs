@@ -78,9 +78,7 @@ impl Consumer {
 
     /// Checks a heartbeat in the order of contract G11.9 to G11.11 and G14.1.
     pub fn admit(&self, beat: &ConsumerHeartbeat, turn: &Turn<'_>) -> Result<Admitted, Refused> {
-        let instance = beat.instance_id.as_deref();
-        let is_known = self.members.contains_key(&*beat.member_id)
-            || instance.is_some_and(|instance| self.instances.contains_key(instance));
+        let is_known = self.members.contains_key(&*beat.member_id);
         if beat.member_epoch == 0 && !is_known && self.members.len() >= turn.settings.consumer_members_max {
             let message = format!("The group has reached its size of {} members.", self.members.len());
             return refuse(ErrorCode::GroupMaxSizeReached, message);

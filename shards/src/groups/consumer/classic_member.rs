@@ -92,8 +92,8 @@ impl Consumer {
             return refuse(ErrorCode::InconsistentGroupProtocol);
         }
         let owner = join.instance_id.as_deref().and_then(|instance| self.instances.get(instance));
-        let is_known = self.members.contains_key(&*join.member_id) || owner.is_some();
-        if !is_known && self.members.len() >= settings.consumer_members_max {
+        // A known instance does not help, as little as in contract G11.9.
+        if !self.members.contains_key(&*join.member_id) && self.members.len() >= settings.consumer_members_max {
             return Err((ErrorCode::GroupMaxSizeReached, String::new()));
         }
         let is_common = |name: &String| self.protocols.get(name).copied().unwrap_or(0) == self.classic_members;
@@ -174,9 +174,13 @@ impl Consumer {
             return ErrorCode::IllegalGeneration;
         }
         self.restart_session(group, &id, turn);
-        self.refresh_topics(false, turn.image);
-        self.update_targets(group, turn);
-        self.match_expressions(turn);
+        // Consumers compute targets, classic heartbeats do not; where no downgrade is allowed there may be no consumer
+        // left to do it, and what it had would stay with nobody (G18.3).
+        if self.is_all_classic() {
+            self.refresh_topics(false, turn.image);
+            self.update_targets(group, turn);
+            self.match_expressions(turn);
+        }
         self.write(group, turn);
         let member = &self.members[&id];
         let must_join = member.current.epoch < self.head.assignment_epoch

@@ -23,8 +23,16 @@ fn g5_3_each_entry_by_itself_and_g5_4_twice() {
     assert_eq!(codes, [UNKNOWN, UNKNOWN, UNKNOWN, ErrorCode::FencedInstanceId, UNKNOWN]);
     assert_eq!(h.state(), "Stable");
     assert_eq!(h.leave(&[(&pending, None), (&pending, None)]), [OK, UNKNOWN]);
-    assert_eq!(h.state(), "Stable");
+    assert_eq!(h.state(), "PreparingRebalance", "contract G5.5: a pending member that leaves counts");
     assert_eq!(h.leave(&[("", Some("i")), (&a, None), (&b, None)]), [OK, UNKNOWN, OK]);
+    assert_eq!(h.state(), "Empty");
+}
+
+#[test]
+fn g5_5_a_pending_member_leaves_an_empty_group_empty() {
+    let mut h = Harness::new();
+    let pending = h.join_now(join_as("")).member_id;
+    assert_eq!(h.leave(&[(&pending, None)]), [OK]);
     assert_eq!(h.state(), "Empty");
 }
 

@@ -203,7 +203,11 @@ fn g18_4_new_classic_members_are_checked_in_order() {
     assert_eq!(lab.describe().members.len(), 1);
     assert_eq!(code(&mut lab, joining("A", "own", &[])), ErrorCode::None);
     assert_eq!(code(&mut lab, Join { member_id: String::new(), ..instance.clone() }), ErrorCode::None);
-    assert_eq!(code(&mut lab, instance), ErrorCode::FencedInstanceId);
+    assert_eq!(code(&mut lab, instance.clone()), ErrorCode::FencedInstanceId);
+    lab.harness.set(|settings| settings.consumer_members_max = 3);
+    let again = Join { member_id: String::new(), ..instance };
+    assert_eq!(code(&mut lab, again), ErrorCode::GroupMaxSizeReached, "its instance is known, its id is not");
+    lab.harness.set(|settings| settings.consumer_members_max = 9);
     let other = Join { protocols: vec![("sticky".into(), subscription(&["t"], &[]))], ..joining("B", "", &[]) };
     assert_eq!(code(&mut lab, other), ErrorCode::InconsistentGroupProtocol);
     assert_eq!(lab.describe().members.len(), 3);
@@ -252,7 +256,7 @@ fn g18_6_a_member_changes_its_protocol_under_its_own_id() {
 }
 
 #[test]
-fn g18_7_empty_groups_are_replaced() {
+fn g18_7_g2_5_empty_groups_are_replaced() {
     let mut lab = Lab::new(4);
     let a = lab.classic_join(joining("A", "", &[])).member_id;
     assert_eq!(lab.leave(&[&a]), [ErrorCode::None]);
@@ -315,10 +319,11 @@ fn g18_9_the_last_consumer_that_goes_leaves_a_classic_group() {
         assert_eq!(lab.classic_state(), Ok("PreparingRebalance"));
         assert_eq!(lab.beat("N", 3), Err(ErrorCode::GroupIdNotFound));
         assert_eq!(lab.classic_beat(&a, 2), ErrorCode::IllegalGeneration);
-        assert_eq!(lab.classic_beat(&a, 4), ErrorCode::RebalanceInProgress);
+        assert_eq!(lab.classic_beat(&a, 3), ErrorCode::RebalanceInProgress, "the epoch did not rise");
+        assert_eq!(lab.classic_beat(&a, 4), ErrorCode::IllegalGeneration);
         let first = lab.send_join(joining("A", &a, &[0, 2]));
         let second = lab.send_join(joining("B", &b, &[1, 3]));
-        assert_eq!((lab.joined(first).generation, lab.joined(second).generation), (5, 5));
+        assert_eq!((lab.joined(first).generation, lab.joined(second).generation), (4, 4));
     }
 }
 
@@ -344,6 +349,19 @@ fn g18_10_classic_members_join_and_sync_in_time_or_go() {
     assert_eq!(lab.classic_beat(&b, epoch), ErrorCode::RebalanceInProgress);
     lab.harness.advance(1_010);
     assert_eq!(lab.classic_beat(&b, epoch), ErrorCode::UnknownMemberId, "it did not join");
+}
+
+#[test]
+fn g18_10_g12_2_classic_heartbeats_leave_new_targets_to_consumers() {
+    let mut lab = Lab::new(4);
+    let (a, b) = lab.classic_pair();
+    assert_eq!(lab.join("N"), given(3, &[]));
+    assert_eq!(lab.classic_join(joining("A", &a, &[0, 2])).generation, 3);
+    assert_eq!(lab.sync(&a, 3), Ok(vec![0, 2]));
+    assert_eq!(lab.leave(&[&b]), [ErrorCode::None]);
+    assert_eq!((lab.classic_beat(&a, 3), lab.group()), (ErrorCode::None, ("Assigning", 4, 3)));
+    lab.beat("N", 3).expect("heard");
+    assert_eq!((lab.classic_beat(&a, 3), lab.group().2), (ErrorCode::RebalanceInProgress, 4));
 }
 
 #[test]

@@ -51,6 +51,16 @@ fn g15_4_the_same_names_change_nothing_and_others_raise_the_epoch() {
 }
 
 #[test]
+fn g11_9_a_full_group_takes_an_instance_back_under_its_own_id_only() {
+    let mut lab = Lab::new(2);
+    lab.heard(named(join("A", &["t"]))).expect("joined");
+    lab.heard(named(beat("A", -2))).expect("left");
+    lab.harness.set(|settings| settings.consumer_members_max = 1);
+    assert_eq!(lab.heard(named(join("N", &["t"]))), Err(ErrorCode::GroupMaxSizeReached));
+    assert_eq!(lab.heard(named(join("A", &["t"]))), given(2, &[0, 1]));
+}
+
+#[test]
 fn g15_6_what_was_to_be_given_up_is_free_at_once() {
     let mut lab = Lab::new(4);
     lab.heard(named(join("A", &["t"]))).expect("joined");
