@@ -185,7 +185,7 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use oncilla_shards::wire::apis::ANNOUNCED;
+    use oncilla_shards::wire::apis::KNOWN;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -207,7 +207,7 @@ mod tests {
 
         #[test]
         fn kc_6_any_bytes_are_answered_or_close_the_connection(
-            requests in vec((proptest::sample::select(ANNOUNCED), any::<u8>(), vec(0u8..5, 0..40)), 1..20)
+            requests in vec((proptest::sample::select(KNOWN), any::<u8>(), vec(0u8..5, 0..40)), 1..20)
         ) {
             let (ctx, _dir) = testing::ctx();
             for (api, step, body) in requests {

@@ -3,6 +3,7 @@
 //! An announced version is answered; whatever is not in this table closes the connection (contract KC.5), with the
 //! exception of ApiVersions. Two versions are newer than the crate that encodes them, see [`codec_version`]:
 //! ListOffsets 11 has the layout of 10, and the answer to DescribeLogDirs 5 has one field more than that to 4.
+//! [`TRANSACTIONS_SERVED`] is the one switch that takes the APIs of transactions in or out of what is announced.
 
 /// What no version reaches.
 const NEVER: i16 = i16::MAX;
@@ -31,6 +32,13 @@ const LIST_OFFSETS_CODEC_MAX: i16 = 10;
 /// Newest DescribeLogDirs that the crate kafka-protocol knows.
 const DESCRIBE_LOG_DIRS_CODEC_MAX: i16 = 4;
 
+/// Whether clients may use transactions: their APIs are announced and served, `transaction.version` is a feature, and
+/// InitProducerId takes transactional ids. Handlers and encodings are there either way.
+pub const TRANSACTIONS_SERVED: bool = false;
+
+/// APIs that are announced only with transactions.
+const TRANSACTIONAL: &[i16] = &[24, 25, 26, 27, 28, 65, 66];
+
 /// One announced API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiRange {
@@ -50,8 +58,8 @@ const fn api(key: i16, name: &'static str, min: i16, max: i16, flexible_from: i1
     ApiRange { key, name, min, max, flexible_from }
 }
 
-/// Every API of this broker, keys ascending.
-pub const ANNOUNCED: &[ApiRange] = &[
+/// Every API that has a handler, keys ascending.
+pub const KNOWN: &[ApiRange] = &[
     api(PRODUCE, "Produce", 0, 13, 9),
     api(FETCH, "Fetch", 4, 18, 12),
     api(LIST_OFFSETS, "ListOffsets", 1, 11, 6),
@@ -71,6 +79,10 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(21, "DeleteRecords", 0, 2, 2),
     api(22, "InitProducerId", 0, 5, 2),
     api(23, "OffsetForLeaderEpoch", 2, 4, 4),
+    api(24, "AddPartitionsToTxn", 0, 5, 3),
+    api(25, "AddOffsetsToTxn", 0, 4, 3),
+    api(26, "EndTxn", 0, 5, 3),
+    api(28, "TxnOffsetCommit", 0, 5, 3),
     api(29, "DescribeAcls", 1, 3, 2),
     api(30, "CreateAcls", 1, 3, 2),
     api(31, "DeleteAcls", 1, 3, 2),
@@ -92,24 +104,64 @@ pub const ANNOUNCED: &[ApiRange] = &[
     api(57, "UpdateFeatures", 0, 2, 0),
     api(60, "DescribeCluster", 0, 2, 0),
     api(61, "DescribeProducers", 0, 0, 0),
+    api(65, "DescribeTransactions", 0, 0, 0),
+    api(66, "ListTransactions", 0, 2, 0),
     api(68, "ConsumerGroupHeartbeat", 0, 1, 0),
     api(69, "ConsumerGroupDescribe", 0, 1, 0),
     api(74, "ListConfigResources", 0, 1, 0),
     api(75, "DescribeTopicPartitions", 0, 0, 0),
 ];
 
+/// Every API of this broker, keys ascending.
+pub const ANNOUNCED: &[ApiRange] = if TRANSACTIONS_SERVED { KNOWN } else { &WITHOUT_TRANSACTIONS };
+
+const WITHOUT_TRANSACTIONS: [ApiRange; plain_count()] = without_transactions();
+
+const fn is_transactional(key: i16) -> bool {
+    let mut i = 0;
+    while i < TRANSACTIONAL.len() {
+        if TRANSACTIONAL[i] == key {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn plain_count() -> usize {
+    let (mut count, mut i) = (0, 0);
+    while i < KNOWN.len() {
+        count += !is_transactional(KNOWN[i].key) as usize;
+        i += 1;
+    }
+    count
+}
+
+const fn without_transactions() -> [ApiRange; plain_count()] {
+    let mut plain = [KNOWN[0]; plain_count()];
+    let (mut count, mut i) = (0, 0);
+    while i < KNOWN.len() {
+        if !is_transactional(KNOWN[i].key) {
+            plain[count] = KNOWN[i];
+            count += 1;
+        }
+        i += 1;
+    }
+    plain
+}
+
 /// Keys from 0 to this one are looked up in a table.
 const KEYS: usize = 128;
 
-/// Position in [`ANNOUNCED`] plus one for each key, 0 for keys that are not announced.
+/// Position in [`KNOWN`] plus one for each key, 0 for keys that have no handler.
 static POSITIONS: [u8; KEYS] = positions();
 
 const fn positions() -> [u8; KEYS] {
     let mut positions = [0; KEYS];
     let mut i = 0;
-    while i < ANNOUNCED.len() {
-        let range = ANNOUNCED[i];
-        assert!(i == 0 || ANNOUNCED[i - 1].key < range.key, "keys ascend, each once (contract K18.1)");
+    while i < KNOWN.len() {
+        let range = KNOWN[i];
+        assert!(i == 0 || KNOWN[i - 1].key < range.key, "keys ascend, each once (contract K18.1)");
         assert!(0 <= range.min && range.min <= range.max && range.max < NEVER);
         positions[range.key as usize] = i as u8 + 1;
         i += 1;
@@ -121,16 +173,22 @@ const fn positions() -> [u8; KEYS] {
 #[must_use]
 pub fn find(key: i16) -> Option<&'static ApiRange> {
     let position = *POSITIONS.get(usize::try_from(key).ok()?)?;
-    ANNOUNCED.get(usize::from(position).checked_sub(1)?)
+    KNOWN.get(usize::from(position).checked_sub(1)?)
+}
+
+/// Whether a request of this key and version has a handler, announced or not.
+#[must_use]
+pub fn is_known(key: i16, version: i16) -> bool {
+    find(key).is_some_and(|range| {
+        let min = if key == PRODUCE { PRODUCE_SERVED_MIN } else { range.min };
+        (min..=range.max).contains(&version)
+    })
 }
 
 /// Whether a request of this key and version is answered by its API.
 #[must_use]
 pub fn is_served(key: i16, version: i16) -> bool {
-    find(key).is_some_and(|range| {
-        let min = if key == PRODUCE { PRODUCE_SERVED_MIN } else { range.min };
-        (min..=range.max).contains(&version)
-    })
+    is_known(key, version) && (TRANSACTIONS_SERVED || !is_transactional(key))
 }
 
 /// Whether this version has compact lengths and tag sections, in its body and in its request header.
@@ -164,7 +222,7 @@ mod tests {
 
     #[test]
     fn g1_every_announced_version_has_the_encoding_that_kafka_protocol_gives_it() {
-        for range in ANNOUNCED {
+        for range in KNOWN {
             let key = ApiKey::try_from(range.key).expect("known key");
             assert_eq!(format!("{key:?}"), range.name);
             let min = if range.key == PRODUCE { PRODUCE_SERVED_MIN } else { range.min };
@@ -186,6 +244,10 @@ mod tests {
         }
         for (key, version) in [(0, 3), (0, 13), (1, 4), (1, 18), (2, 11), (18, 0), (18, 4), (75, 0)] {
             assert!(is_served(key, version), "{key} {version}");
+        }
+        for key in TRANSACTIONAL {
+            assert_eq!(is_served(*key, 1), TRANSACTIONS_SERVED && is_known(*key, 1), "{key}");
+            assert_eq!(ANNOUNCED.iter().any(|range| range.key == *key), is_served(*key, 0) || is_served(*key, 1));
         }
         assert_eq!(find(PRODUCE).map(|range| range.min), Some(0), "announced from 0 (contract G2)");
     }

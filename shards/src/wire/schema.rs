@@ -123,7 +123,7 @@ fn walk(key: i16, version: i16, body: &[u8]) -> Result<Repairs, WireError> {
     let Some(fields) = fields(key) else {
         return Err(WireError { at: 0, fault: WireFault::UnknownKey(key) });
     };
-    if !apis::is_served(key, version) {
+    if !apis::is_known(key, version) {
         return Err(WireError { at: 0, fault: WireFault::UnservedVersion { key, version } });
     }
     let flexible = apis::is_flexible(key, version);

@@ -29,6 +29,10 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (21, DELETE_RECORDS),
     (22, INIT_PRODUCER_ID),
     (23, OFFSET_FOR_LEADER_EPOCH),
+    (24, ADD_PARTITIONS_TO_TXN),
+    (25, ADD_OFFSETS_TO_TXN),
+    (26, END_TXN),
+    (28, TXN_OFFSET_COMMIT),
     (29, ACL_FILTER),
     (30, CREATE_ACLS),
     (31, DELETE_ACLS),
@@ -50,6 +54,8 @@ pub(super) const SCHEMAS: &[(i16, Fields)] = &[
     (57, UPDATE_FEATURES),
     (60, DESCRIBE_CLUSTER),
     (61, DESCRIBE_PRODUCERS),
+    (65, DESCRIBE_TRANSACTIONS),
+    (66, LIST_TRANSACTIONS),
     (68, CONSUMER_GROUP_HEARTBEAT),
     (69, CONSUMER_GROUP_DESCRIBE),
     (74, LIST_CONFIG_RESOURCES),
@@ -148,6 +154,41 @@ const INIT_PRODUCER_ID: Fields = &[f(Text).null_from(0), f(I32), f(I64).from(3),
 
 const OFFSET_FOR_LEADER_EPOCH: Fields =
     &[f(I32).from(3), f(Array(&Struct(&[f(Text), f(Array(&Struct(&[f(I32), f(I32), f(I32)])))])))];
+
+// From version 4 on transactions (id, producer id, epoch, verify only, topics), before it one of them.
+const ADD_PARTITIONS_TO_TXN: Fields = &[
+    f(Array(&Struct(&[f(Text), f(I64), f(I16), f(Bool), f(Array(&Struct(TOPIC_INDEXES)))]))).from(4),
+    f(Text).to(3),
+    f(I64).to(3),
+    f(I16).to(3),
+    f(Array(&Struct(TOPIC_INDEXES))).to(3),
+];
+
+// Transactional id, producer id, epoch, group.
+const ADD_OFFSETS_TO_TXN: Fields = &[f(Text), f(I64), f(I16), f(Text)];
+
+// Transactional id, producer id, epoch, whether to commit.
+const END_TXN: Fields = &[f(Text), f(I64), f(I16), f(Bool)];
+
+// Transactional id, group, producer id, epoch, generation, member, instance, topics.
+const TXN_OFFSET_COMMIT: Fields = &[
+    f(Text),
+    f(Text),
+    f(I64),
+    f(I16),
+    f(I32).from(3),
+    f(Text).from(3),
+    f(Text).from(3).null_from(3),
+    f(Array(&Struct(&[f(Text), f(Array(&Struct(TXN_OFFSET)))]))),
+];
+// Partition, offset, leader epoch, metadata.
+const TXN_OFFSET: Fields = &[f(I32), f(I64), f(I32).from(2), f(Text).null_from(0)];
+
+const DESCRIBE_TRANSACTIONS: Fields = &[f(Array(&Text))];
+
+// States, producer ids, duration, expression for ids.
+const LIST_TRANSACTIONS: Fields =
+    &[f(Array(&Text)), f(Array(&I64)), f(I64).from(1), f(Text).from(2).null_from(2)];
 
 // Resource type, name, pattern type, principal, host, operation, permission.
 const ACL_FILTER: Fields =
