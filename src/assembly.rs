@@ -29,6 +29,7 @@ use crate::partitions;
 use crate::rt::{Mesh, every};
 use crate::service::Requests;
 use crate::topics_writer;
+use crate::txn;
 use crate::volume::producer_ids::{self, ProducerIdBlocks};
 use crate::web;
 
@@ -128,6 +129,8 @@ impl Assembly for Oncilla {
         partitions::start_cleaner(&ctx);
         groups::load_all(&ctx)?;
         groups::start_housekeeping(&ctx);
+        txn::load_all(&ctx)?;
+        txn::start_housekeeping(&ctx);
         group_metrics::start(&ctx);
         beat(&ctx, seat.mesh, seat.counters);
         let stopping = ctx.clone();
@@ -140,6 +143,7 @@ impl Assembly for Oncilla {
 
     async fn finish(&self, ctx: Rc<Ctx>) {
         ctx.metrics.serving.set(0);
+        txn::close_all(&ctx).await;
         groups::close_all(&ctx).await;
         partitions::close_all(&ctx).await;
     }
@@ -160,11 +164,12 @@ impl Assembly for Oncilla {
     }
 }
 
-/// Shows that the shard is alive, lets time pass for its groups, and takes over what the runtime and the connections count.
+/// Shows that the shard is alive, lets time pass for its groups and transactions, and takes over what the runtime and the connections count.
 fn beat(ctx: &Rc<Ctx>, mesh: Rc<Mesh<Ctx>>, net: Arc<NetCounters>) {
     let (ctx, metrics) = (ctx.clone(), ctx.metrics.clone());
     every(Duration::from_millis(BEAT_MS), move || {
         groups::tick(&ctx);
+        txn::tick(&ctx);
         metrics.beat();
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         metrics.cpu_busy_us.store(cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1_000);

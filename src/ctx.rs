@@ -20,6 +20,7 @@ use crate::metrics::ShardMetrics;
 use crate::partitions::{self, Files, Watches};
 use crate::rt::Mesh;
 use crate::topics_writer::TopicsWriter;
+use crate::txn;
 use crate::volume::producer_ids::{ProducerIdBlock, ProducerIdBlocks};
 
 /// A Kafka node as Metadata lists it.
@@ -83,6 +84,8 @@ pub struct Ctx {
     pub watches: Watches,
     /// Consumer groups of this shard.
     pub groups: groups::Host,
+    /// Transactional ids of this shard, and the fences of its partitions.
+    pub txn: txn::Host,
     /// Counters of this shard.
     pub metrics: Arc<ShardMetrics>,
     /// Where producer ids come from; on shard 0 only.
@@ -109,6 +112,7 @@ impl Ctx {
     ) -> Self {
         let sessions = Sessions::new(seed.config.fetch_session_slots, session_seed);
         let group_settings = groups::settings(&seed.config, &seed.image, node_of(id, &seed.config, &seed.nodes));
+        let txn_settings = txn::settings(&seed.config, &seed.image);
         let tail_bytes_max = seed.config.log_cache_bytes / usize::from(seed.config.shards);
         Self {
             id,
@@ -120,6 +124,7 @@ impl Ctx {
             produces: ProduceWaiters::default(),
             watches: Watches::default(),
             groups: groups::Host::new(&seed.config, seed.boot_epoch, group_settings),
+            txn: txn::Host::new(&seed.config, seed.boot_epoch, txn_settings, seed.image.clone()),
             metrics,
             producer_id_blocks,
             producer_ids: RefCell::new(ProducerIdBlock::empty()),
@@ -141,6 +146,7 @@ impl Ctx {
         let gone = partitions::install(self, &image);
         let before = self.image.replace(image.clone());
         groups::install(self, &before, &image);
+        txn::install(self, &before, &image);
         self.files.writing_ended(&gone).await;
     }
 

@@ -19,5 +19,6 @@ pub mod rt;
 pub mod service;
 pub mod slots;
 pub mod topics_writer;
+pub mod txn;
 pub mod volume;
 pub mod web;

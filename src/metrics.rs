@@ -208,6 +208,30 @@ pub struct ShardMetrics {
     pub lane_frames: Counter,
     /// Frames that waited with their sender because the lane was full.
     pub lane_overflow: Counter,
+    /// Transactional ids.
+    pub txn_ids: Gauge,
+    /// Open transactions.
+    pub txn_open: Gauge,
+    /// Age of the oldest open transaction, as of the last look.
+    pub txn_oldest_ms: Gauge,
+    /// Decided transactions whose markers are not all written.
+    pub txn_completing: Gauge,
+    /// Requests that wait for a transaction to complete.
+    pub txn_parked: Gauge,
+    /// Fences put up by InitProducerId.
+    pub txn_fences: Counter,
+    /// Transactions aborted because they were open for too long.
+    pub txn_timed_out: Counter,
+    /// Transactions aborted because InitProducerId took their id over.
+    pub txn_taken_over: Counter,
+    /// Requests to the coordinator refused because of their epoch.
+    pub txn_fenced_requests: Counter,
+    /// EndTxn until its decision is durable and told, in microseconds.
+    pub txn_prepare_us: LatencyHistogram,
+    /// Markers of one shard until all are durable, in microseconds.
+    pub txn_markers_us: LatencyHistogram,
+    /// Ends of pending offsets of one shard until all are durable, in microseconds.
+    pub txn_offsets_us: LatencyHistogram,
     /// Rebalances of groups: generations and group epochs that began.
     pub group_rebalances: Counter,
     /// Groups of the shard as of the last look.
@@ -263,6 +287,18 @@ impl ShardMetrics {
             fetch_sessions: Gauge::default(),
             lane_frames: Counter::default(),
             lane_overflow: Counter::default(),
+            txn_ids: Gauge::default(),
+            txn_open: Gauge::default(),
+            txn_oldest_ms: Gauge::default(),
+            txn_completing: Gauge::default(),
+            txn_parked: Gauge::default(),
+            txn_fences: Counter::default(),
+            txn_timed_out: Counter::default(),
+            txn_taken_over: Counter::default(),
+            txn_fenced_requests: Counter::default(),
+            txn_prepare_us: LatencyHistogram::default(),
+            txn_markers_us: LatencyHistogram::default(),
+            txn_offsets_us: LatencyHistogram::default(),
             group_rebalances: Counter::default(),
             groups: GroupBoard::default(),
             requests: (0..API_KEYS_MAX).map(|_| LatencyHistogram::default()).collect(),

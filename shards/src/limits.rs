@@ -229,6 +229,14 @@ pub const TXN_MEMBERS_MAX: usize = 20_000;
 /// Requests of one slot that wait for a transaction to complete; more are refused with CONCURRENT_TRANSACTIONS at once.
 pub const TXN_PARKED_MAX: usize = 4096;
 
+/// Pending offsets of one group, of all producers; more are refused with COORDINATOR_NOT_AVAILABLE, until transactions
+/// end. One takes about 150 bytes.
+pub const GROUP_PENDING_OFFSETS_MAX: usize = 1_000_000;
+
+/// How long a request waits for a transaction that is completing before it is answered CONCURRENT_TRANSACTIONS: shorter
+/// than any client's patience with a request.
+pub const TXN_PARK_MS: u64 = 5_000;
+
 /// Producer ids that a shard's coordinator keeps at hand; below it, it asks for more. With none at hand a request that
 /// needs one is refused with COORDINATOR_LOAD_IN_PROGRESS.
 pub const TXN_PRODUCER_IDS_MIN: usize = 16;

@@ -1,4 +1,5 @@
-//! UpdateFeatures 0-2 (contract K57): `group.version` may change (contract G20.2), other levels come with the program.
+//! UpdateFeatures 0-2 (contract K57): `group.version` (contract G20.2) and `transaction.version` (eos contract
+//! 0.5) may change, other levels come with the program.
 
 use std::rc::Rc;
 
@@ -76,9 +77,11 @@ fn check(image: &Image, version: i16, update: &FeatureUpdateKey) -> Result<Optio
     if level == to {
         return Ok(None);
     }
-    if feature != features::GROUP_VERSION {
-        return Err(format!("Feature {feature} stays at level {level}, which comes with the program"));
-    }
+    let change = match feature {
+        features::GROUP_VERSION => Change::SetGroupVersion { level: to },
+        features::TRANSACTION_VERSION => Change::SetTransactionVersion { level: to },
+        _ => return Err(format!("Feature {feature} stays at level {level}, which comes with the program")),
+    };
     if !features::SUPPORTED.iter().any(|known| known.name == feature && (known.min..=known.max).contains(&to)) {
         return Err(format!("Feature {feature} has no level {to} here"));
     }
@@ -89,7 +92,7 @@ fn check(image: &Image, version: i16, update: &FeatureUpdateKey) -> Result<Optio
     if to > level && downgrades && version >= TYPES_FROM {
         return Err(format!("Feature {feature} goes from level {level} up to {to} only if an upgrade is asked for"));
     }
-    Ok(Some(Change::SetGroupVersion { level: to }))
+    Ok(Some(change))
 }
 
 #[cfg(test)]

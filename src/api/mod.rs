@@ -14,6 +14,7 @@ mod resources;
 #[cfg(test)]
 pub(crate) mod testing;
 mod topic_ref;
+mod transaction;
 
 mod k00_produce;
 mod k01_fetch;
@@ -34,6 +35,10 @@ mod k20_delete_topics;
 mod k21_delete_records;
 mod k22_init_producer_id;
 mod k23_offset_for_leader_epoch;
+mod k24_add_partitions_to_txn;
+mod k25_add_offsets_to_txn;
+mod k26_end_txn;
+mod k28_txn_offset_commit;
 mod k29_describe_acls;
 mod k30_create_acls;
 mod k31_delete_acls;
@@ -55,6 +60,8 @@ mod k55_describe_quorum;
 mod k57_update_features;
 mod k60_describe_cluster;
 mod k61_describe_producers;
+mod k65_describe_transactions;
+mod k66_list_transactions;
 mod k68_consumer_group_heartbeat;
 mod k69_consumer_group_describe;
 mod k74_list_config_resources;
@@ -154,6 +161,10 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         21 => k21_delete_records::handle(ctx, request).await,
         22 => k22_init_producer_id::handle(ctx, request).await,
         23 => k23_offset_for_leader_epoch::handle(ctx, request).await,
+        24 => k24_add_partitions_to_txn::handle(ctx, request).await,
+        25 => k25_add_offsets_to_txn::handle(ctx, request).await,
+        26 => k26_end_txn::handle(ctx, request).await,
+        28 => k28_txn_offset_commit::handle(ctx, request).await,
         29 => k29_describe_acls::handle(ctx, request).await,
         30 => k30_create_acls::handle(ctx, request).await,
         31 => k31_delete_acls::handle(ctx, request).await,
@@ -175,6 +186,8 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         57 => k57_update_features::handle(ctx, request).await,
         60 => k60_describe_cluster::handle(ctx, request).await,
         61 => k61_describe_producers::handle(ctx, request).await,
+        65 => k65_describe_transactions::handle(ctx, request).await,
+        66 => k66_list_transactions::handle(ctx, request).await,
         68 => k68_consumer_group_heartbeat::handle(ctx, request).await,
         69 => k69_consumer_group_describe::handle(ctx, request).await,
         74 => k74_list_config_resources::handle(ctx, request).await,

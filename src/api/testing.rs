@@ -17,6 +17,7 @@ use crate::groups;
 use crate::metrics::ShardMetrics;
 pub use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
+use crate::txn;
 use crate::volume::producer_ids::{self, ProducerIdBlocks};
 
 /// The cluster id of every test.
@@ -62,6 +63,8 @@ fn config(data_dir: &std::path::Path) -> Config {
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
         groups: Default::default(),
+        txn: Default::default(),
+        add_partitions_wait_ms_max: 100,
         offsets_retention_check_interval_ms: 600_000,
         shutdown_drain_ms: 0,
         log_level: "info".to_owned(),
@@ -97,6 +100,7 @@ fn shard(config: Config, nodes: Vec<Vec<Node>>, image: Image, blocks: Option<Pro
     let remover = Remover::start().expect("a thread");
     let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, blocks, metrics, remover, 1));
     groups::load_all(&ctx).expect("slots");
+    txn::load_all(&ctx).expect("slots and fences");
     ctx
 }
 
@@ -106,8 +110,11 @@ pub fn restarted(before: &Ctx) -> Rc<Ctx> {
     let (config, nodes, image) = (before.config.clone(), before.nodes.clone(), before.image());
     let seed = Seed { config, nodes, boot_epoch, image };
     let metrics = Arc::new(ShardMetrics::new(ShardId(0)));
-    let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, None, metrics, before.remover.clone(), 1));
+    let blocks =
+        ProducerIdBlocks::open_blocking(&DataDir::new(&before.config.data_dir), BrokerId(0)).expect("its file");
+    let ctx = Rc::new(Ctx::new(ShardId(0), seed, None, Some(blocks), metrics, before.remover.clone(), 1));
     groups::load_all(&ctx).expect("slots");
+    txn::load_all(&ctx).expect("slots and fences");
     ctx
 }
 

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod resolve;
 mod row;
 pub mod table;
+mod txn;
 mod typed;
 pub mod value;
 
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 
 use oncilla_shards::groups::GroupSettings;
 use oncilla_shards::ids::BrokerId;
+use oncilla_shards::txn::TxnSettings;
 
 pub use machine::Machine;
 pub use resolve::{ConfigError, Inputs, Resolved, Setting, Source};
@@ -130,6 +132,10 @@ pub struct Config {
     pub producer_ids_max: usize,
     /// Settings of consumer groups, as fixed at start.
     pub groups: GroupSettings,
+    /// Settings of transactions, as fixed at start.
+    pub txn: TxnSettings,
+    /// `add.partitions.to.txn.retry.backoff.max.ms`: how long Produce waits for a transaction that is completing.
+    pub add_partitions_wait_ms_max: u64,
     /// `offsets.retention.check.interval.ms`
     pub offsets_retention_check_interval_ms: u64,
     /// `shutdown.drain.timeout.ms`: longest wait for requests in work at SIGTERM.

@@ -61,6 +61,18 @@ use TimeUnit::{Hours, Minutes, Ms, Us};
 
 /// Every setting, sorted by name.
 pub static TABLE: &[Row] = &[
+    broker(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        Time(Ms, 0, I32),
+        "100",
+        "Longest wait of a Produce request for the transaction before its own to be complete.",
+    ),
+    broker(
+        "add.partitions.to.txn.retry.backoff.ms",
+        Time(Ms, 1, I32),
+        "20",
+        "Kept for tools: such a wait ends when the transaction is complete.",
+    ),
     special(
         "advertised.listeners",
         Listeners,
@@ -505,6 +517,12 @@ pub static TABLE: &[Row] = &[
         "3",
         "Highest replication factor that tools may ask for; one copy is kept, and Metadata says so.",
     ),
+    broker(
+        "request.timeout.ms",
+        Time(Ms, 1, I32),
+        "30000",
+        "Silence of another broker after which a marker is sent to it again.",
+    ),
     special("shard.count", Count(1, 1000), Cores, "Cores used."),
     broker(
         "shard.listeners",
@@ -523,6 +541,67 @@ pub static TABLE: &[Row] = &[
         Bytes(1024, I32),
         "104857600",
         "Most bytes of one request; a longer one closes its connection.",
+    ),
+    broker(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        Time(Ms, 1, I32),
+        "10000",
+        "Time between two looks for transactions that are open for too long.",
+    ),
+    broker("transaction.max.timeout.ms", Time(Ms, 1, I32), "900000", "Longest timeout that a producer may ask for."),
+    broker(
+        "transaction.partition.verification.enable",
+        Bool,
+        "true",
+        "Asks for the transaction of a batch whose client does not add partitions itself.",
+    ),
+    broker(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        Time(Ms, 1, I32),
+        "3600000",
+        "Time between two looks for transactional ids that nobody uses.",
+    ),
+    broker(
+        "transaction.state.log.load.buffer.size",
+        Bytes(1, I32),
+        "5242880",
+        "Kept for tools: the state of transactions is no topic.",
+    ),
+    broker(
+        "transaction.state.log.min.isr",
+        Count(1, 32_767),
+        "2",
+        "Kept for tools: the state of transactions is no topic.",
+    ),
+    broker(
+        "transaction.state.log.num.partitions",
+        Count(1, I32),
+        "50",
+        "Kept for tools: the state of transactions is no topic.",
+    ),
+    broker(
+        "transaction.state.log.replication.factor",
+        Count(1, 32_767),
+        "3",
+        "Kept for tools: the state of transactions is no topic.",
+    ),
+    broker(
+        "transaction.state.log.segment.bytes",
+        Bytes(1, I32),
+        "104857600",
+        "Kept for tools: the state of transactions is no topic.",
+    ),
+    broker(
+        "transaction.two.phase.commit.enable",
+        Bool,
+        "false",
+        "Allows transactions without a timeout, by a version that clients do not use yet.",
+    ),
+    broker(
+        "transactional.id.expiration.ms",
+        Time(Ms, 1, I32),
+        "604800000",
+        "A transactional id idle for so long is forgotten.",
     ),
     topic(
         "unclean.leader.election.enable",

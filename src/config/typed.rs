@@ -7,7 +7,7 @@ use oncilla_shards::ids::BrokerId;
 
 use super::resolve::{ConfigError, Inputs, Resolved, Source, resolve};
 use super::table::Place;
-use super::{Config, IoMode, Listener, ListenerMode, LogFormat, Machine, groups, listeners};
+use super::{Config, IoMode, Listener, ListenerMode, LogFormat, Machine, groups, listeners, txn};
 
 impl Config {
     /// Settings from flags, environment and file; the error has a sentence for everything that is wrong.
@@ -76,6 +76,8 @@ impl Config {
             producer_id_expiration_check_interval_ms: number(&all, "producer.id.expiration.check.interval.ms"),
             producer_ids_max: number(&all, "producer.ids.per.partition.max"),
             groups: groups::settings(&all),
+            txn: txn::settings(&all),
+            add_partitions_wait_ms_max: number(&all, "add.partitions.to.txn.retry.backoff.max.ms"),
             offsets_retention_check_interval_ms: number(&all, "offsets.retention.check.interval.ms"),
             shutdown_drain_ms: number(&all, "shutdown.drain.timeout.ms"),
             log_level: text(&all, "log.level").to_string(),
@@ -168,7 +170,7 @@ pub(super) fn number<T: TryFrom<i64>>(all: &Resolved, name: &str) -> T {
     T::try_from(int(all, name)).unwrap_or_else(|_| panic!("the range of {name} fits its type"))
 }
 
-fn flag(all: &Resolved, name: &str) -> bool {
+pub(super) fn flag(all: &Resolved, name: &str) -> bool {
     text(all, name) == "true"
 }
 

@@ -95,6 +95,12 @@ impl DataDir {
         self.cluster().join(kind)
     }
 
+    /// Fence log of one broker.
+    #[must_use]
+    pub fn producer_fences(&self, broker: BrokerId) -> PathBuf {
+        self.cluster().join("producer_fences").join(format!("{broker}.log"))
+    }
+
     /// Producer-id block of one broker.
     #[must_use]
     pub fn producer_ids(&self, broker: BrokerId) -> PathBuf {

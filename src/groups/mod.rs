@@ -11,6 +11,7 @@ mod kind;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -30,6 +31,7 @@ use oncilla_shards::slot::{owner, slot_of};
 
 use self::kind::GroupSlots;
 pub use self::settings::settings;
+pub use self::transactions::{TxnOffsets, commit_in_transaction, settle_transaction};
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::disk::DiskError;
@@ -199,12 +201,17 @@ pub async fn ask_all(ctx: &Rc<Ctx>, groups: &[impl AsRef<str>], what: Ask) -> Ve
 }
 
 async fn ask_here(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCode> {
+    ctx.groups.serve();
+    submit(ctx, group, ask).await
+}
+
+/// A request that does not make the clock begin.
+async fn submit(ctx: &Rc<Ctx>, group: &str, ask: Ask) -> Result<Reply, ErrorCode> {
     let parks = matches!(ask, Ask::Join(_) | Ask::Sync(_));
     if parks && ctx.stopping.get() {
         return Err(ErrorCode::NotCoordinator);
     }
     let host = &ctx.groups;
-    host.serve();
     let (sender, receiver) = oneshot();
     let waiter = host.open(Waiting { answer: sender, slot: slot_of(group.as_bytes()), parks });
     let mut effects = Effects::new();

@@ -47,6 +47,8 @@ fn config(listener_mode: ListenerMode) -> Config {
         producer_id_expiration_check_interval_ms: 1000,
         producer_ids_max: 10,
         groups: Default::default(),
+        txn: Default::default(),
+        add_partitions_wait_ms_max: 100,
         offsets_retention_check_interval_ms: 600_000,
         cleaner_enable: false,
         cleaner_backoff_ms: 1000,

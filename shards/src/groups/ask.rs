@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
+use crate::txn::{Identity, Outcome};
 
 /// A request to one group.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,10 @@ pub enum Ask {
     Leave(Vec<Leaving>),
     /// OffsetCommit (G8), for partitions that exist.
     Commit(Commit),
+    /// TxnOffsetCommit (eos contract C4), for partitions that exist, by a transaction that has the group.
+    TxnCommit(TxnCommit),
+    /// A transaction that has the group has ended (C3).
+    TxnEnd(TxnEnd),
     /// OffsetFetch (G9).
     FetchOffsets(FetchOffsets),
     /// OffsetDelete (G10), for partitions that exist.
@@ -46,8 +51,10 @@ pub enum Reply {
     Heartbeat(ErrorCode),
     /// To [`Ask::Leave`]: a code for each entry, in their order.
     Leave(Vec<ErrorCode>),
-    /// To [`Ask::Commit`]: a code for each partition, in their order.
+    /// To [`Ask::Commit`] and [`Ask::TxnCommit`]: a code for each partition, in their order.
     Commit(Vec<ErrorCode>),
+    /// To [`Ask::TxnEnd`].
+    TxnEnded,
     /// To [`Ask::FetchOffsets`].
     FetchOffsets(FetchedOffsets),
     /// To [`Ask::DeleteOffsets`]: the code of all, or one for each partition, in their order.
@@ -209,6 +216,26 @@ pub struct Commit {
     pub retention_ms: i64,
     /// What is committed; the last entry of a partition counts.
     pub partitions: Vec<CommitPartition>,
+}
+
+/// A TxnOffsetCommit request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnCommit {
+    /// Whose transaction.
+    pub producer: Identity,
+    /// What; its `version` and `retention_ms` say nothing.
+    pub commit: Commit,
+}
+
+/// The end of a transaction for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnEnd {
+    /// Producer id and epoch of the marker.
+    pub producer: Identity,
+    /// TransactionVersion of contract A6: 2 for path B, else 0.
+    pub version: i8,
+    /// How.
+    pub outcome: Outcome,
 }
 
 /// What is committed for one partition.

@@ -11,7 +11,7 @@ use super::offsets::{Offsets, Retention};
 use super::turn::Turn;
 use super::{
     Ask, Commit, ConsumerHeartbeatReply, Entry, FetchOffsets, GroupSettings, Joined, Listing, Now, Reply, Synced,
-    convert,
+    TxnCommit, convert,
 };
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TopicId};
@@ -101,6 +101,11 @@ impl Group {
                 let code = if commit.version >= 9 { absent } else { ErrorCode::IllegalGeneration };
                 Reply::Commit(vec![code; commit.partitions.len()])
             }
+            Ask::TxnCommit(asked) if asked.commit.generation < 0 => {
+                return self.create(Ask::TxnCommit(asked), waiter, turn);
+            }
+            Ask::TxnCommit(asked) => Reply::Commit(vec![ErrorCode::IllegalGeneration; asked.commit.partitions.len()]),
+            Ask::TxnEnd(_) => Reply::TxnEnded,
             Ask::FetchOffsets(fetch) => Reply::FetchOffsets(self.offsets.fetch(&fetch)),
             Ask::DeleteOffsets(_) => Reply::DeleteOffsets(Err(absent)),
             Ask::Delete => Reply::Delete(absent),
@@ -149,6 +154,11 @@ impl Group {
                 Members::Consumer(_) => convert::leave(self, &leaving, turn),
             }),
             Ask::Commit(commit) => Reply::Commit(self.commit(&commit, turn)),
+            Ask::TxnCommit(asked) => Reply::Commit(self.txn_commit(&asked, turn)),
+            Ask::TxnEnd(end) => {
+                self.offsets.end_transaction(&self.name, &end, turn.journal);
+                Reply::TxnEnded
+            }
             Ask::FetchOffsets(fetch) => Reply::FetchOffsets(self.fetch_offsets(&fetch)),
             Ask::DeleteOffsets(keys) => Reply::DeleteOffsets(self.delete_offsets(&keys, turn)),
             Ask::Delete => Reply::Delete(self.delete(turn)),
@@ -191,7 +201,19 @@ impl Group {
             Members::Classic(classic) => classic.check_commit(commit, turn),
             Members::Consumer(consumer) => consumer.check_commit(commit, turn),
         };
-        self.offsets.commit(&self.name, commit, checked, turn)
+        self.offsets.commit(&self.name, commit, None, checked, turn)
+    }
+
+    /// Contract C4.3: who names no membership may commit whatever the group is.
+    fn txn_commit(&mut self, asked: &TxnCommit, turn: &mut Turn<'_>) -> Vec<ErrorCode> {
+        let commit = &asked.commit;
+        let names_member = commit.generation >= 0 || !commit.member_id.is_empty() || commit.instance_id.is_some();
+        let checked = match &self.members {
+            _ if !names_member => Ok(()),
+            Members::Classic(classic) => classic.check_txn_commit(commit),
+            Members::Consumer(consumer) => consumer.check_txn_commit(commit, turn),
+        };
+        self.offsets.commit(&self.name, commit, Some(asked.producer), checked, turn)
     }
 
     fn fetch_offsets(&self, fetch: &FetchOffsets) -> super::FetchedOffsets {

@@ -27,6 +27,8 @@ mod subscription;
 #[cfg(test)]
 mod testing;
 mod turn;
+#[cfg(test)]
+mod txn_tests;
 
 use std::collections::BTreeMap;
 
@@ -42,6 +44,15 @@ use crate::ids::{SlotId, TimestampMs, TopicId};
 use crate::image::Image;
 use crate::partition::WaiterId;
 use crate::slot::{Journal, slot_of};
+
+/// Whether a whole text matches an expression in RE2's syntax (contract G14).
+///
+/// # Errors
+/// What is wrong with the expression.
+pub fn whole_match(expression: &str) -> Result<impl Fn(&str) -> bool + Clone + Send + use<>, String> {
+    let regex = consumer::compile(expression)?;
+    Ok(move |text: &str| regex.is_match(text))
+}
 
 /// The two clocks that groups live by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

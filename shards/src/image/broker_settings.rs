@@ -71,6 +71,10 @@ macro_rules! own {
 }
 
 own! {
+    "add.partitions.to.txn.retry.backoff.max.ms" Int Some("100"), None,
+        "Longest wait of a Produce request for the transaction before its own to be complete.";
+    "add.partitions.to.txn.retry.backoff.ms" Int Some("20"), None,
+        "Kept for tools: such a wait ends when the transaction is complete.";
     "advertised.listeners" List None, None, "Addresses that Metadata gives to clients.";
     "auto.create.topics.enable" Boolean None, None, "Whether asking for an unknown topic creates it.";
     "broker.id" Int None, None, "Number of this broker; its nodes are numbered from it.";
@@ -173,9 +177,25 @@ own! {
     "producer.id.expiration.ms" Int Some("86400000"), Some(Allowed::AtLeast(1)),
         "Idle time after which a partition forgets a producer id.";
     "replication.factor.accept.max" Int None, None, "Largest replication factor that is accepted and told as 1.";
+    "request.timeout.ms" Int Some("30000"), None, "Silence of another broker after which a marker is sent to it again.";
     "shard.count" Int None, None, "Cores that the broker uses.";
     "shard.listeners" String None, None, "Whether each core is a node of its own, or all cores are one.";
     "socket.request.max.bytes" Int None, None, "Largest request.";
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms" Int Some("10000"), None,
+        "Time between two looks for transactions that are open for too long.";
+    "transaction.max.timeout.ms" Int Some("900000"), None, "Longest timeout that a producer may ask for.";
+    "transaction.partition.verification.enable" Boolean Some("true"), Some(Allowed::Any),
+        "Asks for the transaction of a batch whose client does not add partitions itself.";
+    "transaction.remove.expired.transaction.cleanup.interval.ms" Int Some("3600000"), None,
+        "Time between two looks for transactional ids that nobody uses.";
+    "transaction.state.log.load.buffer.size" Int Some("5242880"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.min.isr" Int Some("2"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.num.partitions" Int Some("50"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.replication.factor" Short Some("3"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.segment.bytes" Int Some("104857600"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.two.phase.commit.enable" Boolean Some("false"), None,
+        "Allows transactions without a timeout, by a version that clients do not use yet.";
+    "transactional.id.expiration.ms" Int Some("604800000"), None, "A transactional id idle for so long is forgotten.";
 }
 
 fn own(name: &str) -> Option<&'static Own> {

@@ -112,6 +112,11 @@ pub enum Change {
         /// Level of `group.version`.
         level: i16,
     },
+    /// Runs the feature `transaction.version` at another level.
+    SetTransactionVersion {
+        /// The level.
+        level: i16,
+    },
     /// What is set for one node is replaced.
     SetNodeOverrides {
         /// Which node.
@@ -126,13 +131,15 @@ pub enum Change {
 pub struct Features {
     /// `group.version`: 1 serves consumer groups of KIP-848, 0 does not (contract G20.2).
     pub group_version: i16,
+    /// `transaction.version`: 2 has clients take a new epoch with every transaction, 1 and 0 do not (eos contract 0.5).
+    pub transaction_version: i16,
     /// How often a level was changed: later levels have a higher epoch (contract D1).
     pub changes: u64,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self { group_version: 1, changes: 0 }
+        Self { group_version: 1, transaction_version: 2, changes: 0 }
     }
 }
 
@@ -274,7 +281,10 @@ impl Image {
                     groups.insert(group.clone(), overrides.clone());
                 }
                 Change::SetGroupVersion { level } => {
-                    features = Features { group_version: *level, changes: features.changes + 1 };
+                    features = Features { group_version: *level, changes: features.changes + 1, ..features };
+                }
+                Change::SetTransactionVersion { level } => {
+                    features = Features { transaction_version: *level, changes: features.changes + 1, ..features };
                 }
                 of_topics => apply_one(of_topics, &mut topics, &mut broker),
             }
@@ -330,7 +340,9 @@ fn apply_one(change: &Change, topics: &mut BTreeMap<TopicId, Arc<Topic>>, broker
             Arc::make_mut(topic).overrides.clone_from(overrides);
             resolve_anew(topic, broker);
         }
-        Change::SetGroupOverrides { .. } | Change::SetGroupVersion { .. } => unreachable!("no change of a topic"),
+        Change::SetGroupOverrides { .. } | Change::SetGroupVersion { .. } | Change::SetTransactionVersion { .. } => {
+            unreachable!("no change of a topic")
+        }
         Change::SetClusterOverrides { overrides } => broker.cluster.clone_from(overrides),
         Change::SetNodeOverrides { node, overrides } if overrides.is_empty() => {
             broker.nodes.remove(node);

@@ -60,13 +60,25 @@ struct StoredImage {
 #[derive(Serialize, Deserialize)]
 struct StoredFeatures {
     group_version: i16,
+    #[serde(default = "default_transaction_version")]
+    transaction_version: i16,
     changes: u64,
+}
+
+fn default_transaction_version() -> i16 {
+    Features::default().transaction_version
+}
+
+impl From<Features> for StoredFeatures {
+    fn from(features: Features) -> Self {
+        let Features { group_version, transaction_version, changes } = features;
+        Self { group_version, transaction_version, changes }
+    }
 }
 
 impl Default for StoredFeatures {
     fn default() -> Self {
-        let Features { group_version, changes } = Features::default();
-        Self { group_version, changes }
+        Features::default().into()
     }
 }
 
@@ -107,7 +119,7 @@ impl Image {
             cluster_overrides: self.broker.cluster.clone(),
             node_overrides: self.broker.nodes.iter().map(node).collect(),
             group_overrides: self.groups.clone(),
-            features: StoredFeatures { group_version: self.features.group_version, changes: self.features.changes },
+            features: self.features.into(),
         };
         let content = serde_json::to_vec(&stored).expect("strings and numbers always render");
         let crc = format!("{:08x}", crc32c::crc32c(&content));
@@ -144,9 +156,9 @@ impl Image {
             *overrides = group_settings::canonical_overrides(overrides)
                 .map_err(|error| DecodeError::Content(error.to_string()))?;
         }
-        let StoredFeatures { group_version, changes } = stored.features;
+        let StoredFeatures { group_version, transaction_version, changes } = stored.features;
         let image = Self::of_topics(stored.version, &stored.cluster_id, stored.broker_id, shards, broker, topics);
-        Ok(Self { groups, features: Features { group_version, changes }, ..image })
+        Ok(Self { groups, features: Features { group_version, transaction_version, changes }, ..image })
     }
 }
 

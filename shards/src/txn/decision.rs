@@ -53,6 +53,10 @@ impl ProducerIds {
         self.free.pop_front().ok_or(ErrorCode::CoordinatorLoadInProgress)
     }
 
+    pub fn any(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     pub fn stock(&mut self, ids: impl IntoIterator<Item = ProducerId>) {
         self.free.extend(ids);
         self.is_asked = false;

@@ -67,7 +67,7 @@ pub use self::state::{Head, Joining, State};
 use self::turn::{Outbox, Turn};
 use crate::code::ErrorCode;
 pub use crate::groups::Now;
-use crate::ids::{ProducerId, SlotId};
+use crate::ids::{ProducerId, SlotId, TimestampMs};
 use crate::partition::WaiterId;
 use crate::slot::{Journal, slot_of};
 
@@ -118,6 +118,10 @@ pub struct TxnCounts {
     pub completing: usize,
     /// Requests that wait for one.
     pub parked: usize,
+    /// Transactions aborted since the start because they were open for too long.
+    pub timed_out: u64,
+    /// Transactions aborted since the start because InitProducerId took their id over.
+    pub taken_over: u64,
 }
 
 /// All transactional ids of one shard.
@@ -212,6 +216,12 @@ impl Transactions {
         self.producer_ids.stock(ids);
     }
 
+    /// Whether there is a producer id at hand.
+    #[must_use]
+    pub fn has_producer_ids(&self) -> bool {
+        self.producer_ids.any()
+    }
+
     /// All ids that the filter lets through and that have a `wanted` name, by slot and name.
     #[must_use]
     pub fn list(&self, filter: &ListFilter, now: Now, wanted: &dyn Fn(&str) -> bool) -> Vec<Listing> {
@@ -248,7 +258,15 @@ impl Transactions {
             open: sum.open + slot.open,
             completing: sum.completing + slot.completing,
             parked: sum.parked + slot.parked,
+            timed_out: sum.timed_out + slot.timed_out,
+            taken_over: sum.taken_over + slot.taken_over,
         })
+    }
+
+    /// When the oldest open transaction began. Looks at all of them.
+    #[must_use]
+    pub fn oldest_open(&self) -> Option<TimestampMs> {
+        self.slots.values().filter_map(Slot::oldest_open).min()
     }
 
     /// The settings.

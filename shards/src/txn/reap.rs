@@ -29,6 +29,7 @@ impl Slot {
             let head = self.at_rest(&name).expect("just seen");
             let bump = Bump::of_server(turn.settings.version);
             if let Ok(change) = end::prepare(head, Outcome::Abort, bump, turn.producer_ids, now) {
+                self.timed_out += 1;
                 self.record(&name, change, None, None, turn);
             }
         }

@@ -18,7 +18,7 @@ use super::state::{Head, Joining, Members, State};
 use super::turn::Turn;
 use super::{Effect, FenceId, TxnCounts, add, adopt, end, init};
 use crate::code::ErrorCode;
-use crate::ids::{ProducerId, SlotId};
+use crate::ids::{ProducerId, SlotId, TimestampMs};
 use crate::limits::{TXN_IDS_MAX, TXN_PARKED_MAX};
 use crate::partition::WaiterId;
 use crate::slot::{Journal, Position};
@@ -106,6 +106,9 @@ pub(super) struct Slot {
     /// When to look for what is over, on the clock that never jumps.
     pub(super) abort_due_ms: u64,
     pub(super) remove_due_ms: u64,
+    /// Transactions aborted for their age, and for an InitProducerId.
+    pub(super) timed_out: u64,
+    taken_over: u64,
 }
 
 impl Slot {
@@ -123,6 +126,8 @@ impl Slot {
             parked: 0,
             abort_due_ms: 0,
             remove_due_ms: 0,
+            timed_out: 0,
+            taken_over: 0,
         };
         for Entry { id: name, change } in entries {
             let id = slot.ids.entry(name.clone()).or_insert_with(|| Id::new(name));
@@ -209,6 +214,7 @@ impl Slot {
                 self.record(name, change, fence, Some((waiter, Ok(reply))), turn);
             }
             Decision::First(change) => {
+                self.taken_over += 1;
                 self.record(name, change, None, None, turn);
                 self.park(name, parked, turn);
             }
@@ -455,9 +461,14 @@ impl Slot {
         ids.into_iter().map(whole).collect()
     }
 
+    pub(super) fn oldest_open(&self) -> Option<TimestampMs> {
+        self.open.iter().filter_map(|name| Some(self.ids.get(name)?.latest.as_ref()?.start)).min()
+    }
+
     pub(super) fn counts(&self) -> TxnCounts {
         let (ids, completing) = (self.ids.len(), self.completing.len());
-        TxnCounts { ids, open: self.open.len(), completing, parked: self.parked }
+        let (open, parked, timed_out, taken_over) = (self.open.len(), self.parked, self.timed_out, self.taken_over);
+        TxnCounts { ids, open, completing, parked, timed_out, taken_over }
     }
 }
 

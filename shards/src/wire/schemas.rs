@@ -187,8 +187,7 @@ const TXN_OFFSET: Fields = &[f(I32), f(I64), f(I32).from(2), f(Text).null_from(0
 const DESCRIBE_TRANSACTIONS: Fields = &[f(Array(&Text))];
 
 // States, producer ids, duration, expression for ids.
-const LIST_TRANSACTIONS: Fields =
-    &[f(Array(&Text)), f(Array(&I64)), f(I64).from(1), f(Text).from(2).null_from(2)];
+const LIST_TRANSACTIONS: Fields = &[f(Array(&Text)), f(Array(&I64)), f(I64).from(1), f(Text).from(2).null_from(2)];
 
 // Resource type, name, pattern type, principal, host, operation, permission.
 const ACL_FILTER: Fields =

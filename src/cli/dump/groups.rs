@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use oncilla_shards::groups::{Entry, OffsetsEntry};
+use oncilla_shards::groups::{Entry, OffsetRow, OffsetsEntry, TopicText};
+use oncilla_shards::ids::{ProducerEpoch, ProducerId, TimestampMs};
 use oncilla_shards::slot::rebuild::Rebuild;
+use oncilla_shards::txn::Outcome;
 use serde_json::json;
 
 use super::log::time;
@@ -92,33 +94,74 @@ fn read(directory: &Path, checkpoint: &str, files: &SlotFiles) -> anyhow::Result
 /// One committed offset: group, topic id, partition, offset, leader epoch, metadata, time.
 type Row = (String, String, i32, i64, i32, String, i64);
 
-/// What the entries of groups add up to.
-fn offsets(entries: impl Iterator<Item = Entry>) -> Vec<Row> {
-    let mut rows: BTreeMap<(String, String, i32), Row> = BTreeMap::new();
-    for entry in entries {
-        let group = entry.group().to_string();
+type Key = (String, String, i32);
+
+/// What the entries of groups add up to: committed offsets with the place of their entry, and those of transactions
+/// that have not ended, which are not told.
+#[derive(Default)]
+struct Sum {
+    committed: BTreeMap<Key, (usize, Row)>,
+    pending: BTreeMap<(ProducerId, Key), (ProducerEpoch, usize, Row)>,
+}
+
+impl Sum {
+    fn offsets(&mut self, place: usize, group: &str, entry: OffsetsEntry) {
+        let rows_of = |at: TimestampMs, topics: Vec<(TopicText, Vec<OffsetRow>)>| {
+            let rows = topics.into_iter().flat_map(|(topic, rows)| rows.into_iter().map(move |row| (topic, row)));
+            rows.map(move |(topic, row)| {
+                let topic = topic.0.to_base64();
+                let key = (group.to_owned(), topic.clone(), row.0);
+                (key, (group.to_owned(), topic, row.0, row.1, row.2, row.3, at.0))
+            })
+        };
         match entry {
-            Entry::Gone { .. } => rows.retain(|(name, ..), _| *name != group),
-            Entry::Offsets { entry: OffsetsEntry::Committed { at, topics, .. }, .. } => {
-                for (topic, of_topic) in topics {
-                    let topic = topic.0.to_base64();
-                    for row in of_topic {
-                        let key = (group.clone(), topic.clone(), row.0);
-                        rows.insert(key, (group.clone(), topic.clone(), row.0, row.1, row.2, row.3, at.0));
+            OffsetsEntry::Committed { at, topics, .. } => {
+                self.committed.extend(rows_of(at, topics).map(|(key, row)| (key, (place, row))));
+            }
+            OffsetsEntry::Pending { producer_id, epoch, at, topics } => {
+                let rows = rows_of(at, topics).map(|(key, row)| ((producer_id, key), (epoch, place, row)));
+                self.pending.extend(rows);
+            }
+            OffsetsEntry::Ended { producer_id, epoch, version, outcome } => {
+                let is_over = |at: ProducerEpoch| if version >= 2 { at < epoch } else { at <= epoch };
+                let ends = |(id, key): &(ProducerId, Key), pending: &mut (ProducerEpoch, usize, Row)| {
+                    *id == producer_id && key.0 == group && is_over(pending.0)
+                };
+                for ((_, key), (_, place, row)) in self.pending.extract_if(.., ends) {
+                    let is_later = self.committed.get(&key).is_none_or(|(before, _)| *before < place);
+                    if outcome == Outcome::Commit && is_later {
+                        self.committed.insert(key, (place, row));
                     }
                 }
             }
-            Entry::Offsets { entry: OffsetsEntry::Forgotten { topics }, .. } => {
+            OffsetsEntry::Forgotten { topics } => {
                 for (topic, indexes) in topics {
                     let topic = topic.0.to_base64();
-                    indexes.into_iter().for_each(|index| drop(rows.remove(&(group.clone(), topic.clone(), index))));
+                    let is_meant = |key: &Key| key.0 == group && key.1 == topic && indexes.contains(&key.2);
+                    self.committed.retain(|key, _| !is_meant(key));
+                    self.pending.retain(|(_, key), _| !is_meant(key));
                 }
             }
+        }
+    }
+}
+
+/// The offsets that are committed after all entries.
+fn offsets(entries: impl Iterator<Item = Entry>) -> Vec<Row> {
+    let mut sum = Sum::default();
+    for (place, entry) in entries.enumerate() {
+        let group = entry.group().to_string();
+        match entry {
+            Entry::Gone { .. } => {
+                sum.committed.retain(|(name, ..), _| *name != group);
+                sum.pending.retain(|(_, (name, ..)), _| *name != group);
+            }
+            Entry::Offsets { entry, .. } => sum.offsets(place, &group, entry),
             // Members are shown as entries: what they add up to is the broker's business.
             Entry::Classic { .. } | Entry::Consumer { .. } => {}
         }
     }
-    rows.into_values().collect()
+    sum.committed.into_values().map(|(_, row)| row).collect()
 }
 
 fn print(rows: &[Row], format: Format) -> anyhow::Result<()> {
@@ -150,8 +193,7 @@ fn print(rows: &[Row], format: Format) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use oncilla_shards::groups::{OffsetRow, TopicText};
-    use oncilla_shards::ids::{LeaderEpoch, SlotId, TimestampMs, TopicId};
+    use oncilla_shards::ids::{LeaderEpoch, SlotId, TopicId};
     use oncilla_shards::slot::Position;
     use oncilla_shards::slot::checkpoint;
     use oncilla_shards::slot::line::write_line;
@@ -163,6 +205,28 @@ mod tests {
         let topics = vec![(TopicText(TopicId(1)), vec![OffsetRow(0, offset, -1, "m".into())])];
         let entry = OffsetsEntry::Committed { at: TimestampMs(5), expires: None, topics };
         Entry::Offsets { group: group.into(), entry }
+    }
+
+    #[test]
+    fn f71_offsets_of_a_transaction_are_told_when_it_has_committed_and_nothing_later_is_there() {
+        let row = |offset| vec![(TopicText(TopicId(1)), vec![OffsetRow(0, offset, -1, String::new())])];
+        let pending = |id, offset| {
+            let (producer_id, epoch, at) = (ProducerId(id), ProducerEpoch(0), TimestampMs(5));
+            let entry = OffsetsEntry::Pending { producer_id, epoch, at, topics: row(offset) };
+            Entry::Offsets { group: "a".into(), entry }
+        };
+        let ended = |id, outcome| {
+            let (producer_id, epoch) = (ProducerId(id), ProducerEpoch(0));
+            let entry = OffsetsEntry::Ended { producer_id, epoch, version: 0, outcome };
+            Entry::Offsets { group: "a".into(), entry }
+        };
+        let told = |entries: Vec<Entry>| offsets(entries.into_iter()).iter().map(|row| row.3).collect::<Vec<_>>();
+        assert_eq!(told(vec![committed("a", 1), pending(1, 2)]), [1]);
+        assert_eq!(told(vec![committed("a", 1), pending(1, 2), ended(1, Outcome::Abort)]), [1]);
+        assert_eq!(told(vec![committed("a", 1), pending(1, 2), ended(1, Outcome::Commit)]), [2]);
+        assert_eq!(told(vec![pending(1, 2), committed("a", 1), ended(1, Outcome::Commit)]), [1]);
+        let (x, y) = (ended(1, Outcome::Commit), ended(2, Outcome::Commit));
+        assert_eq!(told(vec![pending(1, 2), pending(2, 3), y, x]), [3]);
     }
 
     #[test]

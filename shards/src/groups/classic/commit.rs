@@ -1,4 +1,4 @@
-//! What a classic group has to say about offsets: who may commit (contract G8.4 to G8.7), which topics it reads
+//! What a classic group has to say about offsets: who may commit (contract G8.4 to G8.7, eos contract C4.3), which topics it reads
 //! (G10.4), and how old its offsets may get (G10.7).
 
 use std::collections::BTreeSet;
@@ -35,6 +35,16 @@ impl Classic {
         }
         self.restart_session(&commit.member_id, turn.now);
         Ok(())
+    }
+
+    /// The fence of KIP-447 for a commit that names a membership. A rebalance is none of its business, and the session
+    /// goes on as it was.
+    pub fn check_txn_commit(&self, commit: &Commit) -> Result<(), ErrorCode> {
+        if self.state == State::Empty && commit.generation < 0 {
+            return Ok(());
+        }
+        self.check_member(&commit.member_id, commit.instance_id.as_deref())?;
+        if commit.generation == self.generation { Ok(()) } else { Err(ErrorCode::IllegalGeneration) }
     }
 
     /// Topics of the members' subscriptions, as the generation that is being completed has them.

@@ -1,10 +1,14 @@
 //! Who may commit and fetch offsets of a consumer group (contract G17).
 
+use std::cmp::Ordering;
+
 use super::Consumer;
 use super::member::Member;
 use crate::code::ErrorCode;
+use crate::groups::offsets::metadata_fits;
 use crate::groups::turn::Turn;
 use crate::groups::{Commit, FetchOffsets};
+use crate::ids::PartitionKey;
 
 /// Version of OffsetCommit from which a member of KIP-848 may use it.
 const COMMIT_VERSION_MIN: i16 = 9;
@@ -33,13 +37,23 @@ impl Consumer {
         };
         // What is refused for its metadata has been by now, and does not fail the others.
         let mut partitions = commit.partitions.iter().filter(|partition| fits(&partition.metadata));
-        let held_since = |partition: &crate::groups::CommitPartition| {
-            let since = member.current.assigned.since(partition.key);
-            since.or_else(|| member.current.revoking.since(partition.key))
-        };
-        let is_theirs =
-            partitions.all(|partition| held_since(partition).is_some_and(|since| since <= commit.generation));
+        let is_theirs = partitions.all(|partition| is_held(member, partition.key, commit.generation));
         if is_theirs { Ok(()) } else { Err(stale) }
+    }
+
+    /// Eos contract C4.3, for a commit that names a membership; the instance id is not looked at. All partitions or none.
+    pub fn check_txn_commit(&self, commit: &Commit, turn: &Turn<'_>) -> Result<(), ErrorCode> {
+        if self.members.is_empty() && commit.generation < 0 {
+            return Ok(());
+        }
+        let member = self.members.get(&*commit.member_id).ok_or(ErrorCode::UnknownMemberId)?;
+        let mut partitions = commit.partitions.iter().filter(|partition| metadata_fits(partition, turn.settings));
+        let is_theirs = match commit.generation.cmp(&member.current.epoch) {
+            Ordering::Equal => true,
+            Ordering::Greater => false,
+            Ordering::Less => partitions.all(|partition| is_held(member, partition.key, commit.generation)),
+        };
+        if is_theirs { Ok(()) } else { Err(ErrorCode::IllegalGeneration) }
     }
 
     /// Contract G17.4.
@@ -50,6 +64,12 @@ impl Consumer {
         let member = self.members.get(&**id).ok_or(ErrorCode::UnknownMemberId)?;
         if fetch.member_epoch == member.current.epoch { Ok(()) } else { Err(stale_code(member)) }
     }
+}
+
+/// Whether the member had the partition, and may not have lost it yet, at this epoch.
+fn is_held(member: &Member, key: PartitionKey, epoch: i32) -> bool {
+    let since = member.current.assigned.since(key).or_else(|| member.current.revoking.since(key));
+    since.is_some_and(|since| since <= epoch)
 }
 
 /// Classic members know generations, not epochs.

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub(in crate::groups) use self::classic_member::{by_id, named_assignment};
 use self::member::{About, Current, Member, State};
+pub(in crate::groups) use self::re2::compile;
 use self::topics::Wanted;
 use super::group::Subscribed;
 use super::sets::Partitions;

@@ -17,7 +17,7 @@ use crate::limits::{
 };
 
 /// Compiles an expression so that it matches whole topic names only (G14.3), or says what is wrong with it.
-pub(super) fn compile(expression: &str) -> Result<Regex, String> {
+pub(in crate::groups) fn compile(expression: &str) -> Result<Regex, String> {
     if expression.len() > GROUP_REGEX_BYTES_MAX {
         return Err(format!("longer than {GROUP_REGEX_BYTES_MAX} bytes"));
     }

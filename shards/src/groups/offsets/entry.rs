@@ -3,7 +3,8 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ids::{PartitionKey, TimestampMs, TopicId};
+use crate::ids::{PartitionKey, ProducerEpoch, ProducerId, TimestampMs, TopicId};
+use crate::txn::Outcome;
 
 /// One change of a group's offsets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +19,28 @@ pub enum OffsetsEntry {
         expires: Option<TimestampMs>,
         /// By topic and index, each partition once.
         topics: Vec<(TopicText, Vec<OffsetRow>)>,
+    },
+    /// These are committed by a transaction that has not ended (contract C3).
+    Pending {
+        /// Whose.
+        producer_id: ProducerId,
+        /// At which epoch.
+        epoch: ProducerEpoch,
+        /// When.
+        at: TimestampMs,
+        /// By topic and index, each partition once.
+        topics: Vec<(TopicText, Vec<OffsetRow>)>,
+    },
+    /// A transaction has ended: what it has pending becomes committed, or is forgotten.
+    Ended {
+        /// Whose.
+        producer_id: ProducerId,
+        /// Epoch of the marker.
+        epoch: ProducerEpoch,
+        /// TransactionVersion of contract A6.
+        version: i8,
+        /// How.
+        outcome: Outcome,
     },
     /// These are forgotten: deleted, expired, or of a topic that is gone.
     Forgotten {

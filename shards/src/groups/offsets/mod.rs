@@ -20,11 +20,13 @@ pub use self::entry::{OffsetRow, OffsetsEntry, TopicText};
 use self::pending::Pending;
 use super::group::Subscribed;
 use super::turn::Turn;
-use super::{Commit, CommitPartition, Entry, FetchOffsets, FetchedOffset, FetchedOffsets, GroupSettings};
+use super::{Commit, CommitPartition, Entry, FetchOffsets, FetchedOffset, FetchedOffsets, GroupSettings, TxnEnd};
 use crate::code::ErrorCode;
 use crate::ids::{PartitionKey, TimestampMs, TopicId};
 use crate::image::Image;
+use crate::limits::GROUP_PENDING_OFFSETS_MAX;
 use crate::slot::Journal;
+use crate::txn::{Identity, Outcome};
 
 /// Bytes of one of Kafka's offset records beside the names and the metadata: lengths, versions, offset, epoch, time and
 /// topic id. The bound of a request counts them, so that what Kafka stores is stored here (contract G8.16).
@@ -98,11 +100,13 @@ impl Offsets {
         !self.topics.is_empty() || self.pending.is_some()
     }
 
-    /// Stores what was `checked` and fits (contract G8.8, G8.16); a code for each partition.
+    /// Stores what was `checked` and fits (contract G8.8, G8.16), as pending if it is of a `producer`'s transaction
+    /// (C4); a code for each partition.
     pub fn commit(
         &mut self,
         group: &Arc<str>,
         commit: &Commit,
+        producer: Option<Identity>,
         checked: Result<(), ErrorCode>,
         turn: &mut Turn<'_>,
     ) -> Vec<ErrorCode> {
@@ -124,14 +128,30 @@ impl Offsets {
         if record_bytes(group, &kept, turn.image) > turn.settings.record_bytes_max {
             return vec![ErrorCode::UnknownServerError; commit.partitions.len()];
         }
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.len());
+        if producer.is_some() && pending + kept.len() > GROUP_PENDING_OFFSETS_MAX {
+            return vec![ErrorCode::CoordinatorNotAvailable; commit.partitions.len()];
+        }
         let at = turn.now.wall;
         let expires = (commit.retention_ms != -1).then(|| TimestampMs(at.0.saturating_add(commit.retention_ms)));
         let topics = by_topic(last_of_each(kept).into_iter().map(|partition| {
             let metadata = partition.metadata.clone().unwrap_or_default();
             (partition.key.topic, OffsetRow(partition.key.index, partition.offset, partition.leader_epoch, metadata))
         }));
-        self.change(group, OffsetsEntry::Committed { at, expires, topics }, turn.journal);
+        let entry = match producer {
+            None => OffsetsEntry::Committed { at, expires, topics },
+            Some(Identity { producer_id, epoch }) => OffsetsEntry::Pending { producer_id, epoch, at, topics },
+        };
+        self.change(group, entry, turn.journal);
         codes
+    }
+
+    /// A transaction has ended (contract C3). What it has nothing pending for is not written down.
+    pub fn end_transaction(&mut self, group: &Arc<str>, end: &TxnEnd, journal: &mut Journal) {
+        if self.pending.as_ref().is_some_and(|pending| pending.ends(end.producer, end.version)) {
+            let (Identity { producer_id, epoch }, version, outcome) = (end.producer, end.version, end.outcome);
+            self.change(group, OffsetsEntry::Ended { producer_id, epoch, version, outcome }, journal);
+        }
     }
 
     /// What is committed (contract G9).
@@ -239,13 +259,39 @@ impl Offsets {
         match entry {
             OffsetsEntry::Committed { at, expires, topics } => {
                 for (topic, rows) in topics {
+                    if let Some(pending) = &mut self.pending {
+                        rows.iter().for_each(|row| pending.outdate(&PartitionKey { topic: topic.0, index: row.0 }));
+                    }
                     self.store(topic.0, rows, at, expires);
                 }
+            }
+            OffsetsEntry::Pending { producer_id, epoch, at, topics } => {
+                let pending = self.pending.get_or_insert_default();
+                for (topic, rows) in topics {
+                    for row in rows {
+                        let key = PartitionKey { topic: topic.0, index: row.0 };
+                        pending.insert(Identity { producer_id, epoch }, key, at, row);
+                    }
+                }
+            }
+            OffsetsEntry::Ended { producer_id, epoch, version, outcome } => {
+                self.end(Identity { producer_id, epoch }, version, outcome);
             }
             OffsetsEntry::Forgotten { topics } => {
                 for (topic, indexes) in topics {
                     self.remove(topic.0, &indexes);
                 }
+            }
+        }
+    }
+
+    fn end(&mut self, producer: Identity, version: i8, outcome: Outcome) {
+        let Some(pending) = &mut self.pending else { return };
+        let ended = pending.end(producer, version, outcome == Outcome::Commit);
+        self.pending.take_if(|pending| pending.is_empty());
+        if outcome == Outcome::Commit {
+            for (key, offset) in ended.into_iter().filter(|(_, offset)| !offset.is_outdated) {
+                self.store(key.topic, vec![offset.row], offset.at, None);
             }
         }
     }
@@ -321,8 +367,24 @@ impl Offsets {
         })
     }
 
-    /// Entries that rebuild it: one for all that was committed at the same moment.
+    /// Entries that rebuild it: one for all that was committed at the same moment. What is pending stands before what
+    /// outdates it, and else behind.
     pub fn snapshot(&self, group: &Arc<str>, entries: &mut Vec<Entry>) {
+        self.snapshot_pending(group, true, entries);
+        self.snapshot_committed(group, entries);
+        self.snapshot_pending(group, false, entries);
+    }
+
+    fn snapshot_pending(&self, group: &Arc<str>, is_outdated: bool, entries: &mut Vec<Entry>) {
+        let pending = self.pending.iter().flat_map(|pending| pending.in_order(is_outdated));
+        entries.extend(pending.map(|(key, id, offset)| {
+            let topics = vec![(TopicText(key.topic), vec![offset.row.clone()])];
+            let entry = OffsetsEntry::Pending { producer_id: id, epoch: offset.epoch, at: offset.at, topics };
+            Entry::Offsets { group: group.clone(), entry }
+        }));
+    }
+
+    fn snapshot_committed(&self, group: &Arc<str>, entries: &mut Vec<Entry>) {
         let mut moments: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for TopicOffsets { topic, partitions } in &self.topics {
             for one in partitions {

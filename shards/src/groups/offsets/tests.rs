@@ -1,6 +1,6 @@
 use super::*;
 use crate::groups::{Ask, Effect, Groups, Now, Reply};
-use crate::ids::{BrokerId, ProducerId};
+use crate::ids::{BrokerId, ProducerEpoch, ProducerId};
 use crate::image::{BrokerSettings, Change};
 use crate::partition::WaiterId;
 use crate::slot::slot_of;
@@ -66,7 +66,14 @@ impl Fixture {
     }
 
     fn commit(&mut self, commit: &Commit) -> Vec<ErrorCode> {
-        self.turn(|offsets, group, turn| offsets.commit(group, commit, Ok(()), turn))
+        self.turn(|offsets, group, turn| offsets.commit(group, commit, None, Ok(()), turn))
+    }
+
+    /// Producer 5 has an offset pending.
+    fn pend(&mut self, key: PartitionKey) {
+        let producer = Identity { producer_id: ProducerId(5), epoch: ProducerEpoch(0) };
+        let row = OffsetRow(key.index, 1, -1, String::new());
+        self.offsets.pending.get_or_insert_default().insert(producer, key, TimestampMs(self.now_ms), row);
     }
 
     fn one(&mut self, topic: u128, index: i32, offset: i64) {
@@ -149,7 +156,8 @@ fn g8_16_a_commit_that_fits_no_batch_stores_nothing() {
 fn g8_9_a_refused_commit_stores_nothing_and_writes_nothing() {
     let mut at = Fixture::new();
     let asked = commit(vec![partition(1, 0, 1), partition(1, 1, 1)]);
-    let codes = at.turn(|offsets, group, turn| offsets.commit(group, &asked, Err(ErrorCode::UnknownMemberId), turn));
+    let codes =
+        at.turn(|offsets, group, turn| offsets.commit(group, &asked, None, Err(ErrorCode::UnknownMemberId), turn));
     assert_eq!(codes, [ErrorCode::UnknownMemberId; 2]);
     assert!(!at.offsets.any() && at.journal.end().0 == 0);
 }
@@ -177,7 +185,7 @@ fn g9_6_and_c5_a_pending_offset_is_unstable_and_left_out_of_all_without_a_commit
     let mut at = Fixture::new();
     at.one(1, 0, 7);
     for index in [0, 1] {
-        at.offsets.pending.get_or_insert_default().insert(ProducerId(5), key(1, index));
+        at.pend(key(1, index));
     }
     let stable = |partitions| FetchOffsets { require_stable: true, ..fetch(partitions) };
     let asked = Some(vec![key(1, 0), key(1, 1), key(1, 2)]);
@@ -207,7 +215,7 @@ fn g10_3_and_g10_4_only_subscribed_topics_refuse_deletion() {
 #[test]
 fn g10_5_deletion_discards_pending_offsets() {
     let mut at = Fixture::new();
-    at.offsets.pending.get_or_insert_default().insert(ProducerId(5), key(1, 0));
+    at.pend(key(1, 0));
     assert!(at.offsets.any());
     assert_eq!(at.delete(&[key(1, 0)], &Subscribed::Nothing), [ErrorCode::None]);
     assert!(!at.offsets.any());
@@ -296,8 +304,8 @@ fn g10_8_a_pending_offset_keeps_the_partition_and_the_group() {
     let mut at = Fixture::new();
     at.one(1, 0, 1);
     at.one(1, 1, 1);
-    at.offsets.pending.get_or_insert_default().insert(ProducerId(5), key(1, 0));
-    at.offsets.pending.get_or_insert_default().insert(ProducerId(5), key(3, 0));
+    at.pend(key(1, 0));
+    at.pend(key(3, 0));
     at.now_ms += 8 * DAY_MS;
     assert_eq!(at.expire(&since_commit()), [(key(1, 0), 1)]);
     assert!(at.offsets.any());

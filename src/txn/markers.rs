@@ -1,0 +1,53 @@
+//! Markers and the ends of offsets on their way to their shards and back: one message a shard, whatever is in it.
+//!
+//! A shard answers everything that it was sent, also what failed. What is sent to this shard is begun at once.
+
+use std::rc::Rc;
+
+use oncilla_shards::code::ErrorCode;
+use oncilla_shards::txn::{Marker, MarkerAnswer, MarkerBatch, OffsetsHook, TxnKey};
+
+use super::{micros_since, step};
+use crate::ctx::Ctx;
+use crate::groups;
+use crate::rt::{now, spawn};
+
+/// Sends markers, and tells the coordinator what became of them.
+pub(super) fn send(ctx: &Rc<Ctx>, batch: MarkerBatch) {
+    let ctx = ctx.clone();
+    spawn(async move {
+        let started = now();
+        let answers = ctx.call(batch.to, async move |ctx: Rc<Ctx>| append_markers(&ctx, batch).await).await;
+        ctx.metrics.txn_markers_us.observe(micros_since(started));
+        step(&ctx, |core, now, effects| {
+            answers.iter().for_each(|(txn, answers)| core.marked(txn, answers, now, effects));
+        });
+    });
+}
+
+/// Ends pending offsets, and tells the coordinator.
+pub(super) fn send_hook(ctx: &Rc<Ctx>, hook: OffsetsHook) {
+    let (ctx, txn) = (ctx.clone(), hook.txn.clone());
+    spawn(async move {
+        let started = now();
+        let to = hook.to;
+        let answers = ctx.call(to, async move |ctx: Rc<Ctx>| groups::settle_transaction(&ctx, hook).await).await;
+        ctx.metrics.txn_offsets_us.observe(micros_since(started));
+        step(&ctx, |core, now, effects| core.hooked(&txn, &answers, now, effects));
+    });
+}
+
+/// Writes markers on the partitions of this shard; the answers come when all are durable or refused. No partition takes
+/// batches of transactions yet, so none has anything to end.
+async fn append_markers(ctx: &Rc<Ctx>, batch: MarkerBatch) -> Vec<(TxnKey, Vec<MarkerAnswer>)> {
+    let shard = ctx.shard.borrow();
+    let answers = |marker: Marker| {
+        let answer = |partition| {
+            let is_here = shard.partition(&partition).is_some();
+            let code = if is_here { ErrorCode::None } else { ErrorCode::NotLeaderOrFollower };
+            MarkerAnswer { partition, code, coordinator_epoch: marker.coordinator_epoch }
+        };
+        (marker.txn, marker.partitions.into_iter().map(answer).collect())
+    };
+    batch.markers.into_iter().map(answers).collect()
+}
