@@ -16,6 +16,7 @@ use oncilla_shards::txn::{Add, AddBy, End, Identity, Init, Outcome};
 use super::*;
 use crate::api::testing::{self, block_on};
 use crate::config::ListenerMode;
+use crate::partitions;
 
 fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -133,12 +134,13 @@ fn f39_what_was_open_is_there_after_a_start_and_a_decided_transaction_is_complet
         assert_eq!(added, Ok(Reply::Added));
     });
     let ctx = testing::restarted(&ctx);
+    partitions::open_all(&ctx).expect("opened");
     assert_eq!(state(&ctx, "x"), "Ongoing");
     assert_eq!(end(&ctx, 4, "x", of, true).0, 0);
     // Complete was not waited for: the next start finds the decision and sends the markers again.
     let ctx = testing::restarted(&ctx);
+    partitions::open_all(&ctx).expect("opened");
     assert!(["PrepareCommit", "CompleteCommit"].contains(&&*state_at_once(&ctx, "x")));
-    step(&ctx, |core, now, effects| core.set_places(ctx.image(), now, effects));
     assert_eq!(init(&ctx, "x"), (of.0, of.1 + 1));
 }
 

@@ -33,6 +33,10 @@ const COUNTERS: &[CounterRow] = &[
     ("kafka_out_of_order_batches", "Batches whose sequence does not follow", |s| &s.out_of_order_batches),
     ("kafka_fenced_batches", "Batches of an old producer epoch", |s| &s.fenced_batches),
     ("kafka_consumer_group_rebalances", "Rebalances of groups", |s| &s.group_rebalances),
+    ("kafka_transaction_fences", "Fences put up by InitProducerId", |s| &s.txn_fences),
+    ("kafka_transactions_timed_out", "Transactions aborted for their age", |s| &s.txn_timed_out),
+    ("kafka_transactions_taken_over", "Transactions aborted for a new instance", |s| &s.txn_taken_over),
+    ("kafka_transaction_fenced_requests", "Requests refused because of their epoch", |s| &s.txn_fenced_requests),
     ("rpc_received_bytes", "Bytes read from clients", |s| &s.received_bytes),
     ("rpc_sent_bytes", "Bytes written to clients", |s| &s.sent_bytes),
     ("rpc_connections_accepted", "Connections accepted", |s| &s.connections_accepted),
@@ -61,6 +65,11 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_unavailable_partitions", "Partitions whose disk failed", |s| &s.partitions_offline),
     ("kafka_unavailable_slots", "Slots whose disk failed", |s| &s.slots_offline),
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),
+    ("kafka_transactional_ids", "Transactional ids", |s| &s.txn_ids),
+    ("kafka_open_transactions", "Open transactions", |s| &s.txn_open),
+    ("kafka_oldest_transaction_age_ms", "Age of the oldest open transaction", |s| &s.txn_oldest_ms),
+    ("kafka_completing_transactions", "Decided transactions without all markers", |s| &s.txn_completing),
+    ("kafka_parked_transaction_requests", "Requests that wait for a transaction", |s| &s.txn_parked),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
     ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),
@@ -97,6 +106,7 @@ impl Collector for Page {
         }
         self.shard_times(&mut encoder)?;
         self.writes(&mut encoder)?;
+        self.transactions(&mut encoder)?;
         self.requests(&mut encoder)?;
         self.errors(&mut encoder)?;
         groups::encode(&self.0, &mut encoder)
@@ -148,6 +158,24 @@ impl Page {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for shard in &self.0 {
             histogram(&mut family, &[("shard", shard.shard.0)], &shard.group_commit_batches, 1.0)?;
+        }
+        Ok(())
+    }
+
+    fn transactions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Phase = (&'static str, fn(&ShardMetrics) -> &LatencyHistogram);
+        const PHASES: [Phase; 3] = [
+            ("prepare", |shard| &shard.txn_prepare_us),
+            ("markers", |shard| &shard.txn_markers_us),
+            ("offsets", |shard| &shard.txn_offsets_us),
+        ];
+        let (name, help) = ("kafka_end_transaction_seconds", "Ends of transactions by phase, until it is durable");
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for shard in &self.0 {
+            for (phase, of) in PHASES {
+                let labels = [("shard", shard.shard.0.to_string()), ("phase", phase.to_string())];
+                histogram(&mut family, &labels, of(shard), 1e6)?;
+            }
         }
         Ok(())
     }

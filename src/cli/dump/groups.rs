@@ -1,20 +1,19 @@
 //! What a start would know of groups, from the slots of a data directory: their checkpoints and journals.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use oncilla_shards::groups::{Entry, OffsetRow, OffsetsEntry, TopicText};
 use oncilla_shards::ids::{ProducerEpoch, ProducerId, TimestampMs};
-use oncilla_shards::slot::rebuild::Rebuild;
 use oncilla_shards::txn::Outcome;
 use serde_json::json;
 
 use super::log::time;
+use super::slots::read;
 use crate::cli::output::{self, Format};
 use crate::disk::layout::{DataDir, checkpoint_name};
-use crate::disk::slot_files::{SlotFiles, list_blocking};
+use crate::disk::slot_files::list_blocking;
 
 /// What to read and how to print it.
 #[derive(Debug, clap::Args)]
@@ -39,7 +38,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let mut rows = Vec::new();
     for (slot, files) in list_blocking(&directory, |_| true)? {
-        let read = read(&directory, &checkpoint_name(slot), &files)?;
+        let read = read::<Entry>(&directory, &checkpoint_name(slot), &files)?;
         for damage in &read.damaged {
             eprintln!("{damage}");
             code = ExitCode::FAILURE;
@@ -59,36 +58,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&rows, args.format)?;
     }
     Ok(code)
-}
-
-/// A slot as its files tell it, up to the first damage.
-struct Read {
-    entries: Vec<Entry>,
-    damaged: Vec<String>,
-}
-
-fn read(directory: &Path, checkpoint: &str, files: &SlotFiles) -> anyhow::Result<Read> {
-    let mut damaged = Vec::new();
-    let path = directory.join(checkpoint);
-    let stored = files.checkpoint.then(|| std::fs::read(&path)).transpose();
-    let stored = stored.with_context(|| path.display().to_string())?;
-    let mut rebuild = match Rebuild::<Entry>::new(stored.as_deref()) {
-        Ok(rebuild) => rebuild,
-        Err(error) => return Ok(Read { entries: Vec::new(), damaged: vec![format!("{}: {error}", path.display())] }),
-    };
-    for journal in &files.journals {
-        let path = directory.join(journal.file());
-        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        match rebuild.journal(&bytes) {
-            Ok(end) if end.stop.is_clean() => {}
-            Ok(end) => damaged.push(format!("{}: ends at byte {}: {}", path.display(), end.bytes, end.stop)),
-            Err(error) => {
-                damaged.push(format!("{}: {error}", path.display()));
-                break;
-            }
-        }
-    }
-    Ok(Read { entries: rebuild.finish().1, damaged })
 }
 
 /// One committed offset: group, topic id, partition, offset, leader epoch, metadata, time.
@@ -245,7 +214,7 @@ mod tests {
         let path = directory.join(JournalId { slot, epoch: LeaderEpoch(1), roll: 0 }.file());
         std::fs::write(&path, &journal[..journal.len() - 3]).expect("written");
         let files = list_blocking(&directory, |_| true).expect("listed").remove(&slot).expect("the slot");
-        let read = read(&directory, &checkpoint_name(slot), &files).expect("read");
+        let read = read::<Entry>(&directory, &checkpoint_name(slot), &files).expect("read");
         assert!(read.damaged.len() == 1 && read.damaged[0].contains(&format!("byte {whole}")), "{:?}", read.damaged);
         let rows = offsets(read.entries.into_iter());
         assert_eq!(rows, [("a".to_owned(), TopicId(1).to_base64(), 0, 9, -1, "m".to_owned(), 5)]);

@@ -1,9 +1,11 @@
-//! `oncilla dump log`, `oncilla dump producers` and `oncilla dump groups`: read a data directory offline and change nothing in it.
+//! `oncilla dump log|producers|groups|txn-state|fences`: read a data directory offline and change nothing in it.
 
 mod groups;
 mod log;
 mod producers;
 mod segment;
+mod slots;
+mod txn;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +25,10 @@ pub enum DumpCommand {
     Producers(Args),
     /// Print what groups have committed, or all that is stored of groups; exits with 1 when that is damaged
     Groups(groups::Args),
+    /// Print transactional ids and where they are, or all that is stored of them; exits with 1 when that is damaged
+    TxnState(txn::StateArgs),
+    /// Print which epochs of which producer ids are refused; exits with 1 when a fence log is damaged
+    Fences(txn::FencesArgs),
 }
 
 /// What to read and how to print it.
@@ -42,6 +48,8 @@ pub fn run(command: &DumpCommand) -> anyhow::Result<ExitCode> {
         DumpCommand::Log(args) => log::run(args),
         DumpCommand::Producers(args) => producers::run(args),
         DumpCommand::Groups(args) => groups::run(args),
+        DumpCommand::TxnState(args) => txn::state(args),
+        DumpCommand::Fences(args) => txn::fences(args),
     }
 }
 
