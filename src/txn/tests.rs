@@ -159,7 +159,7 @@ fn f64_a_transaction_that_is_open_for_too_long_is_aborted_and_counted() {
     let Ok(Reply::Init(of)) = block_on(ask(&ctx, "x", Request::Init(init), deadline())) else { panic!("begun") };
     let of = (of.producer_id.0, of.epoch.0);
     assert_eq!(add_offsets(&ctx, "x", of, "g"), 0);
-    tick(&ctx);
+    block_on(async { tick(&ctx) });
     assert_eq!((ctx.metrics.txn_ids.get(), ctx.metrics.txn_open.get()), (1, 1));
     let aborts = async {
         while ctx.metrics.txn_timed_out.get() == 0 {

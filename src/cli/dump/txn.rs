@@ -11,7 +11,8 @@ use oncilla_shards::partition::WaiterId;
 use oncilla_shards::slot::Journal;
 use oncilla_shards::slot::line::Lines;
 use oncilla_shards::txn::{
-    Ask, Description, Effect, Effects, Entry, FenceEntry, Place, Places, Reply, Request, Transactions, TxnSettings,
+    Ask, Description, Effect, Effects, Entry, FenceEntry, ListFilter, Place, Places, Reply, Request, Transactions,
+    TxnSettings,
 };
 use serde_json::json;
 
@@ -53,6 +54,7 @@ pub fn state(args: &StateArgs) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(args.data.is_dir(), "{}: no directory", args.data.display());
     let directory = DataDir::new(&args.data).slots(DIRECTORY);
     let mut code = ExitCode::SUCCESS;
+    let mut rows = Vec::new();
     for (slot, files) in list_blocking(&directory, |_| true)? {
         let read = read::<Entry>(&directory, &checkpoint_name(slot), &files)?;
         for damage in &read.damaged {
@@ -66,8 +68,12 @@ pub fn state(args: &StateArgs) -> anyhow::Result<ExitCode> {
                 output::line(json!({ "slot": slot, "entry": entry }))?;
             }
         } else {
-            print(&describe(slot, entries), args.format)?;
+            rows.append(&mut describe(slot, entries));
         }
+    }
+    if !args.entries {
+        rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        print(&rows, args.format)?;
     }
     Ok(code)
 }
@@ -92,7 +98,7 @@ fn describe(slot: SlotId, entries: Vec<Entry>) -> Vec<(String, Description)> {
     let (now, mut effects) = (Now { wall: TimestampMs(0), mono_ms: 0 }, Effects::new());
     core.insert(slot, Journal::default(), entries, now, &mut effects);
     let mut described = Vec::new();
-    for listing in core.list(&Default::default(), now, &|_| true) {
+    for listing in core.list(&ListFilter { duration_ms: -1, ..ListFilter::default() }, now, &|_| true) {
         let mut effects = Effects::new();
         core.ask(&listing.id, Ask { request: Request::Describe, until_ms: 0 }, WaiterId(0), now, &mut effects);
         described.extend(effects.into_iter().filter_map(|effect| match effect {
