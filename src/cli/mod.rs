@@ -12,6 +12,7 @@ mod produce;
 mod serve;
 mod settings;
 mod topic;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,8 @@ enum Command {
     Topic(topic::Args),
     /// List, describe, move and delete consumer groups
     Group(group::Args),
+    /// List and describe transactional ids
+    Txn(txn::Args),
     /// Produce lines of standard input.
     Produce(produce::Args),
     /// Print the records of a topic.
@@ -71,6 +74,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> anyhow::Re
         Command::Config(command) => config::run(&command),
         Command::Topic(args) => topic::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Group(args) => group::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Txn(args) => txn::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Produce(args) => produce::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Consume(args) => consume::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Dump(command) => dump::run(&command),

@@ -10,6 +10,7 @@ pub mod groups;
 pub mod offsets;
 mod partitioner;
 pub mod producer;
+pub mod transactions;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

@@ -17,7 +17,8 @@ pub(super) fn send(ctx: &Rc<Ctx>, batch: MarkerBatch) {
     let ctx = ctx.clone();
     spawn(async move {
         let started = now();
-        let answers = ctx.call(batch.to, async move |ctx: Rc<Ctx>| append_markers(&ctx, batch).await).await;
+        let MarkerBatch { to, markers } = batch;
+        let answers = ctx.call(to, async move |ctx: Rc<Ctx>| append_markers(&ctx, markers).await).await;
         ctx.metrics.txn_markers_us.observe(micros_since(started));
         step(&ctx, |core, now, effects| {
             answers.iter().for_each(|(txn, answers)| core.marked(txn, answers, now, effects));
@@ -39,7 +40,7 @@ pub(super) fn send_hook(ctx: &Rc<Ctx>, hook: OffsetsHook) {
 
 /// Writes markers on the partitions of this shard; the answers come when all are durable or refused. No partition takes
 /// batches of transactions yet, so none has anything to end.
-async fn append_markers(ctx: &Rc<Ctx>, batch: MarkerBatch) -> Vec<(TxnKey, Vec<MarkerAnswer>)> {
+async fn append_markers(ctx: &Rc<Ctx>, markers: Vec<Marker>) -> Vec<(TxnKey, Vec<MarkerAnswer>)> {
     let shard = ctx.shard.borrow();
     let answers = |marker: Marker| {
         let answer = |partition| {
@@ -49,5 +50,5 @@ async fn append_markers(ctx: &Rc<Ctx>, batch: MarkerBatch) -> Vec<(TxnKey, Vec<M
         };
         (marker.txn, marker.partitions.into_iter().map(answer).collect())
     };
-    batch.markers.into_iter().map(answers).collect()
+    markers.into_iter().map(answers).collect()
 }

@@ -10,7 +10,7 @@ use kafka_protocol::messages::init_producer_id_request::InitProducerIdRequest;
 use kafka_protocol::messages::init_producer_id_response::InitProducerIdResponse;
 use kafka_protocol::messages::{GroupId, ProducerId as WireProducerId, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
-use oncilla_shards::ids::PartitionKey;
+use oncilla_shards::ids::{PartitionKey, TimestampMs};
 use oncilla_shards::txn::{Add, AddBy, End, Identity, Init, Outcome};
 
 use super::*;
@@ -155,7 +155,7 @@ fn state_at_once(ctx: &Rc<Ctx>, id: &str) -> String {
 fn f64_a_transaction_that_is_open_for_too_long_is_aborted_and_counted() {
     let (ctx, _dir) = testing::ctx();
     ctx.metrics.serving.set(1);
-    let init = Init { timeout_ms: 1, given: Identity::NONE, two_phase: false, keep_prepared: false };
+    let init = Init { timeout_ms: 60_000, given: Identity::NONE, two_phase: false, keep_prepared: false };
     let Ok(Reply::Init(of)) = block_on(ask(&ctx, "x", Request::Init(init), deadline())) else { panic!("begun") };
     let of = (of.producer_id.0, of.epoch.0);
     assert_eq!(add_offsets(&ctx, "x", of, "g"), 0);
@@ -164,9 +164,10 @@ fn f64_a_transaction_that_is_open_for_too_long_is_aborted_and_counted() {
     let aborts = async {
         while ctx.metrics.txn_timed_out.get() == 0 {
             sleep(Duration::from_millis(5)).await;
-            // The next look is ten seconds away: one as if it were now.
+            // A look as if it were two minutes later.
             let later = |core: &mut Transactions, now: Now, effects: &mut Effects| {
-                core.tick(Now { mono_ms: now.mono_ms + 20_000, ..now }, effects);
+                let wall = TimestampMs(now.wall.0 + 120_000);
+                core.tick(Now { mono_ms: now.mono_ms + 120_000, wall }, effects);
             };
             step(&ctx, later);
             tick(&ctx);

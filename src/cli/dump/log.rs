@@ -105,7 +105,7 @@ fn last(format: Format, file: &str, end: &End) -> String {
 }
 
 /// As people read it; a time that no calendar has as the number it is.
-pub(super) fn time(timestamp_ms: i64) -> String {
+pub(in crate::cli) fn time(timestamp_ms: i64) -> String {
     /// The end of the year 9999.
     const CALENDAR_MS_MAX: u64 = 253_402_300_799_999;
     match u64::try_from(timestamp_ms) {

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Subcommand;
 
+pub(super) use self::log::time;
 use super::output::Format;
 use crate::disk::layout::{SegmentFile, parse_segment_file};
 
