@@ -45,9 +45,13 @@ mod tests {
         assert!(versions.api_keys.is_sorted_by(|a, b| a.api_key < b.api_key));
         assert_eq!(versions.finalized_features_epoch, 7);
         let features = versions.finalized_features.iter().map(|f| (f.name.as_str(), f.max_version_level));
-        assert_eq!(features.collect::<Vec<_>>(), [("group.version", 1), ("metadata.version", 30)], "G20.2");
+        let mut expected = vec![("group.version", 1), ("metadata.version", 30)];
+        expected.extend(apis::TRANSACTIONS_SERVED.then_some(("transaction.version", 2)));
+        assert_eq!(features.collect::<Vec<_>>(), expected, "G20.2");
         let supported = versions.supported_features.iter().map(|f| (f.name.as_str(), f.min_version, f.max_version));
-        assert_eq!(supported.collect::<Vec<_>>(), [("group.version", 0, 1), ("metadata.version", 7, 30)]);
+        let mut expected = vec![("group.version", 0, 1), ("metadata.version", 7, 30)];
+        expected.extend(apis::TRANSACTIONS_SERVED.then_some(("transaction.version", 0, 2)));
+        assert_eq!(supported.collect::<Vec<_>>(), expected);
     }
 
     #[test]

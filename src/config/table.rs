@@ -55,6 +55,9 @@ const fn finer(name: &'static str, topic_name: &'static str, kind: Kind, doc: &'
     Row { name, kind, default: DefaultValue::Unset, place: Place::Topic(topic_name), doc }
 }
 
+/// Of the topic that Kafka keeps transactions in.
+const KEPT: &str = "Kept for tools: the state of transactions is no topic.";
+
 use DefaultValue::{CacheBytes, Cores, RequestBytes, Unset};
 use Kind::{Address, Bool, Bytes, Choice, Count, Listeners, Path, Ratio, Text, Time, Words};
 use TimeUnit::{Hours, Minutes, Ms, Us};
@@ -71,7 +74,7 @@ pub static TABLE: &[Row] = &[
         "add.partitions.to.txn.retry.backoff.ms",
         Time(Ms, 1, I32),
         "20",
-        "Kept for tools: such a wait ends when the transaction is complete.",
+        "Kept for tools: such a wait needs no pauses.",
     ),
     special(
         "advertised.listeners",
@@ -517,12 +520,7 @@ pub static TABLE: &[Row] = &[
         "3",
         "Highest replication factor that tools may ask for; one copy is kept, and Metadata says so.",
     ),
-    broker(
-        "request.timeout.ms",
-        Time(Ms, 1, I32),
-        "30000",
-        "Silence of another broker after which a marker is sent to it again.",
-    ),
+    broker("request.timeout.ms", Time(Ms, 1, I32), "30000", "Silence after which another broker is asked again."),
     special("shard.count", Count(1, 1000), Cores, "Cores used."),
     broker(
         "shard.listeners",
@@ -553,44 +551,19 @@ pub static TABLE: &[Row] = &[
         "transaction.partition.verification.enable",
         Bool,
         "true",
-        "Asks for the transaction of a batch whose client does not add partitions itself.",
+        "Asks for the transaction of older clients' batches.",
     ),
     broker(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         Time(Ms, 1, I32),
         "3600000",
-        "Time between two looks for transactional ids that nobody uses.",
+        "Time between two looks for idle ids.",
     ),
-    broker(
-        "transaction.state.log.load.buffer.size",
-        Bytes(1, I32),
-        "5242880",
-        "Kept for tools: the state of transactions is no topic.",
-    ),
-    broker(
-        "transaction.state.log.min.isr",
-        Count(1, 32_767),
-        "2",
-        "Kept for tools: the state of transactions is no topic.",
-    ),
-    broker(
-        "transaction.state.log.num.partitions",
-        Count(1, I32),
-        "50",
-        "Kept for tools: the state of transactions is no topic.",
-    ),
-    broker(
-        "transaction.state.log.replication.factor",
-        Count(1, 32_767),
-        "3",
-        "Kept for tools: the state of transactions is no topic.",
-    ),
-    broker(
-        "transaction.state.log.segment.bytes",
-        Bytes(1, I32),
-        "104857600",
-        "Kept for tools: the state of transactions is no topic.",
-    ),
+    broker("transaction.state.log.load.buffer.size", Bytes(1, I32), "5242880", KEPT),
+    broker("transaction.state.log.min.isr", Count(1, 32_767), "2", KEPT),
+    broker("transaction.state.log.num.partitions", Count(1, I32), "50", KEPT),
+    broker("transaction.state.log.replication.factor", Count(1, 32_767), "3", KEPT),
+    broker("transaction.state.log.segment.bytes", Bytes(1, I32), "104857600", KEPT),
     broker(
         "transaction.two.phase.commit.enable",
         Bool,
@@ -601,7 +574,7 @@ pub static TABLE: &[Row] = &[
         "transactional.id.expiration.ms",
         Time(Ms, 1, I32),
         "604800000",
-        "A transactional id idle for so long is forgotten.",
+        "Idle time of a transactional id that is forgotten.",
     ),
     topic(
         "unclean.leader.election.enable",
@@ -613,41 +586,5 @@ pub static TABLE: &[Row] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn names_are_sorted_and_their_environment_names_differ() {
-        assert!(TABLE.is_sorted_by(|a, b| a.name < b.name), "sorted and without duplicates");
-        let env: BTreeSet<_> = TABLE.iter().map(Row::env_name).collect();
-        assert_eq!(env.len(), TABLE.len());
-    }
-
-    #[test]
-    fn only_kafkas_own_name_begins_another() {
-        let pairs: Vec<_> = TABLE
-            .iter()
-            .flat_map(|a| TABLE.iter().map(move |b| (a.name, b.name)))
-            .filter(|(a, b)| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.')))
-            .collect();
-        assert_eq!(pairs, [("max.connections", "max.connections.per.ip")], "TOML needs quotes for these");
-    }
-
-    #[test]
-    fn every_sentence_ends_and_says_something() {
-        for row in TABLE {
-            assert!(row.doc.ends_with('.') && row.doc.len() > 10, "{}: {:?}", row.name, row.doc);
-        }
-    }
-
-    #[test]
-    fn a_near_name_is_suggested_and_a_stranger_is_not() {
-        assert_eq!(nearest("log.retention.hour"), Some("log.retention.hours"));
-        assert_eq!(nearest("num_partitions"), Some("num.partitions"));
-        assert_eq!(nearest("retention.bytes"), Some("log.retention.bytes"), "a topic's name for it");
-        assert_eq!(nearest("zookeeper.connect"), None);
-        assert_eq!(nearest("x"), None);
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;
