@@ -20,7 +20,7 @@ fn shard(tail_bytes_max: usize, partitions: i32) -> Shard {
 
 fn append(shard: &mut Shard, index: i32, batch: &Bytes, waiter: u64) -> (Appended, Effects) {
     let mut effects = Effects::new();
-    let answer = shard.append(&key(index), batch, VERSION, NOW, Some(WaiterId(waiter)), &mut effects);
+    let answer = shard.append(&key(index), Sent::unchecked(batch, VERSION), NOW, Some(WaiterId(waiter)), &mut effects);
     (answer, effects)
 }
 

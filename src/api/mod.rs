@@ -34,6 +34,7 @@ mod k20_delete_topics;
 mod k21_delete_records;
 mod k22_init_producer_id;
 mod k23_offset_for_leader_epoch;
+mod k27_write_txn_markers;
 mod k29_describe_acls;
 mod k30_create_acls;
 mod k31_delete_acls;
@@ -154,6 +155,7 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         21 => k21_delete_records::handle(ctx, request).await,
         22 => k22_init_producer_id::handle(ctx, request).await,
         23 => k23_offset_for_leader_epoch::handle(ctx, request).await,
+        27 => k27_write_txn_markers::handle(ctx, request).await,
         29 => k29_describe_acls::handle(ctx, request).await,
         30 => k30_create_acls::handle(ctx, request).await,
         31 => k31_delete_acls::handle(ctx, request).await,

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use oncilla_shards::producers::AbortedTxn;
 use proptest::prelude::*;
 
 use super::*;
@@ -45,8 +46,9 @@ impl RecoveryRules for Rules {
         self.snapshot = snapshot.map(<[u8]>::to_vec);
     }
 
-    fn replay(&mut self, batch: &[u8]) {
+    fn replay(&mut self, batch: &[u8]) -> Option<AbortedTxn> {
         self.replayed.push(i64::from_be_bytes(int(batch, 0)));
+        None
     }
 }
 

@@ -41,15 +41,19 @@ pub fn list_blocking(partition: &Path) -> Result<Vec<(Offset, PathBuf)>, DiskErr
     Ok(found)
 }
 
-/// The newest snapshot that `is_usable` accepts and that covers nothing beyond `log_end`; newer ones are removed, for
-/// they describe batches that are not there. Blocks.
+/// The newest snapshot that `is_usable` accepts and that covers nothing beyond `offset_max`. Those beyond `log_end` are
+/// removed, for they describe batches that are not there; so are damaged ones. Blocks.
 pub fn newest_usable_blocking(
     partition: &Path,
+    offset_max: Offset,
     log_end: Offset,
     is_usable: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<(Offset, Vec<u8>)>, DiskError> {
     for (offset, path) in list_blocking(partition)? {
         let mut reason = "it covers more than the log holds";
+        if offset_max < offset && offset <= log_end {
+            continue;
+        }
         if offset <= log_end {
             match read_blocking(&path)? {
                 Some(bytes) if is_usable(&bytes) => return Ok(Some((offset, bytes))),
@@ -83,9 +87,12 @@ mod tests {
         for (offset, bytes) in [(10, b"good"), (20, b"good"), (30, b"torn"), (40, b"good")] {
             replace_blocking(&dir.path().join(snapshot_name(Offset(offset))), bytes).unwrap();
         }
-        let newest = newest_usable_blocking(dir.path(), Offset(35), &|bytes| bytes == b"good").unwrap();
+        let newest = newest_usable_blocking(dir.path(), Offset(35), Offset(35), &|bytes| bytes == b"good").unwrap();
         assert_eq!(newest, Some((Offset(20), b"good".to_vec())));
         assert_eq!(offsets(dir.path()), [20, 10]);
+        let older = newest_usable_blocking(dir.path(), Offset(19), Offset(35), &|bytes| bytes == b"good").unwrap();
+        assert_eq!(older.map(|(offset, _)| offset), Some(Offset(10)));
+        assert_eq!(offsets(dir.path()), [20, 10], "what is newer than wanted stays");
     }
 
     #[test]
