@@ -87,7 +87,3 @@ fn grouped(codes: BTreeMap<Place, ErrorCode>) -> Vec<WritableTxnMarkerResult> {
     }
     results
 }
-
-#[cfg(test)]
-#[path = "k27_write_txn_markers_tests.rs"]
-mod tests;

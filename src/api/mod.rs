@@ -14,6 +14,8 @@ mod resources;
 #[cfg(test)]
 pub(crate) mod testing;
 mod topic_ref;
+#[cfg(test)]
+mod transactions_tests;
 
 mod k00_produce;
 mod k01_fetch;

@@ -32,7 +32,7 @@ pub fn write_aborted_blocking(
     segment: SegmentId,
     log_bytes: u64,
 ) -> Result<(), DiskError> {
-    replace_blocking(&segment.path(partition, SegmentFile::Aborted), &aborted.encode(log_bytes))
+    replace_blocking(&segment.path(partition, SegmentFile::Aborted), &aborted.encode(segment.base, log_bytes))
 }
 
 /// Reads offset and time index of a sealed segment; an error says why they must be rebuilt. Blocks.

@@ -1,10 +1,11 @@
 //! What a partition's directory holds after any crash, found and put in order before anything of it is served.
 //!
 //! Owner: the thread that starts the partition; all of it blocks, and nothing else may touch the directory meanwhile.
-//! A segment whose indexes prove that it was sealed (`indexes`) is taken by its size. Any other is read batch by batch
-//! and cut, durably, where the first batch fails; then it gets its indexes and is sealed too. What was aborted in a
-//! segment without a usable list comes from the replay, which then begins at a snapshot that lies before that segment. A start therefore never
-//! appends to an old segment, and nothing behind a bad batch of a segment is ever served.
+//! A segment whose indexes prove that it was sealed (`indexes`) is taken by its size. Any other is read batch by
+//! batch and cut, durably, where the first batch fails; then it gets its indexes and is sealed too. What was aborted
+//! in a segment without a usable list comes from the replay, which then begins at a snapshot that lies before that
+//! segment. A start therefore never appends to an old segment, and nothing behind a bad batch of a segment is ever
+//! served.
 //! Segments that do not continue the log (after a hole, or inside it) are renamed to `.damaged`, with a log line, never
 //! deleted; so is a copy of what was cut from a segment that had been sealed. Where the first segment is gone, the log
 //! starts later, as after a removal, but with a log line. An exchange of segments by compaction is finished or undone
@@ -260,7 +261,7 @@ impl Recovery<'_> {
         let max_timestamp = index.max_timestamp().expect("a segment that is kept has a batch");
         let (bytes, next_offset) = (index.end(), index.next_offset());
         let aborted = read_aborted_blocking(self.partition, name, &index).unwrap_or_else(|reason| {
-            tracing::debug!(segment = %name.file(SegmentFile::Log), "the aborted transactions are looked for: {reason}");
+            tracing::debug!(segment = %name.file(SegmentFile::Log), "aborted transactions are looked for: {reason}");
             self.unlisted.insert(name);
             AbortedIndex::default()
         });
@@ -294,30 +295,63 @@ impl Recovery<'_> {
         context("sync", &path, file.sync_all())
     }
 
-    /// Restores the newest usable snapshot that lies before all that is looked for, and replays what it does not cover.
-    /// Every batch that is replayed is verified, so a segment found bad only now is cut, and those behind it are set
-    /// aside.
+    /// Restores the newest usable snapshot and replays what it does not cover; where a segment lacks its list of
+    /// aborted transactions, one that lies before it. Every batch that is replayed is verified, so a segment found bad
+    /// only now is cut, and those behind it are set aside.
     fn replay(
         &mut self,
         segments: &mut Vec<RecoveredSegment>,
         log_start: Offset,
         rules: &mut dyn RecoveryRules,
     ) -> Result<(), DiskError> {
-        loop {
-            let end = log_end(segments, log_start);
-            let unlisted = |segment: &&mut RecoveredSegment| self.unlisted.contains(&segment.name);
-            let mut begin = end;
-            for segment in segments.iter_mut().filter(unlisted) {
-                begin = begin.min(segment.name.base);
-                segment.aborted = AbortedIndex::default();
-            }
-            let usable = |bytes: &[u8]| rules.is_usable_snapshot(bytes);
-            let snapshot = snapshot_file::newest_usable_blocking(self.partition, begin, end, &usable)?;
-            rules.restore(snapshot.as_ref().map(|(_, bytes)| bytes.as_slice()));
-            let from = snapshot.map_or(Offset(0), |(offset, _)| offset);
-            let Some(bad) = self.replay_from(segments, from, rules)? else { return self.keep_lists(segments) };
+        while let Some(bad) = self.replay_all(segments, log_start, rules)? {
             self.repair_from(segments, bad, rules)?;
         }
+        for segment in segments.iter().filter(|segment| self.unlisted.contains(&segment.name)) {
+            write_aborted_blocking(&segment.aborted, self.partition, segment.name, segment.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One replay; the number of the first segment that turned out to be damaged, if any.
+    fn replay_all(
+        &self,
+        segments: &mut [RecoveredSegment],
+        log_start: Offset,
+        rules: &mut dyn RecoveryRules,
+    ) -> Result<Option<usize>, DiskError> {
+        let end = log_end(segments, log_start);
+        let first = segments.first().map_or(end, |segment| segment.name.base);
+        let begin = segments.iter().find(|segment| self.unlisted.contains(&segment.name)).map(|s| s.name.base);
+        let newest = |wanted, rules: &dyn RecoveryRules| {
+            snapshot_file::newest_usable_blocking(self.partition, wanted, end, &|bytes| rules.is_usable_snapshot(bytes))
+        };
+        let latest = newest(Offset(0)..=end, rules)?;
+        let mut from = latest.as_ref().map_or(Offset(0), |(offset, _)| *offset);
+        let mut snapshot = latest.as_ref().map(|(_, bytes)| bytes.as_slice());
+        let older;
+        if let Some(begin) = begin.filter(|begin| *begin < from) {
+            // Between a snapshot and what is replayed nothing may be missing: a marker that is gone would leave its
+            // transaction open.
+            older = newest(first..=begin, rules)?;
+            match &older {
+                Some((offset, bytes)) => (from, snapshot) = (*offset, Some(bytes.as_slice())),
+                None => {
+                    // The log alone tells what was aborted in it, but not of producers whose records are gone.
+                    rules.restore(None);
+                    if let Some(bad) = self.replay_from(segments, Offset(0), rules)? {
+                        return Ok(Some(bad));
+                    }
+                }
+            }
+        }
+        let lists: Vec<AbortedIndex> = segments.iter().map(|segment| segment.aborted.clone()).collect();
+        rules.restore(snapshot);
+        let bad = self.replay_from(segments, from, rules)?;
+        if begin.is_some_and(|begin| begin < from) {
+            segments.iter_mut().zip(lists).for_each(|(segment, list)| segment.aborted = list);
+        }
+        Ok(bad)
     }
 
     /// Replays batches from `from` on; the number of the first segment that turned out to be damaged, if any.
@@ -329,6 +363,9 @@ impl Recovery<'_> {
     ) -> Result<Option<usize>, DiskError> {
         for (i, segment) in segments.iter_mut().enumerate().filter(|(_, s)| s.next_offset > from) {
             let is_unlisted = self.unlisted.contains(&segment.name);
+            if is_unlisted {
+                segment.aborted = AbortedIndex::default();
+            }
             let path = segment.name.path(self.partition, SegmentFile::Log);
             let Some(log) = map(&path)? else { return Ok(Some(i)) };
             let mut position = segment.index.position_of(from.max(segment.name.base)) as usize;
@@ -358,14 +395,6 @@ impl Recovery<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Writes the lists that the replay has found.
-    fn keep_lists(&self, segments: &[RecoveredSegment]) -> Result<(), DiskError> {
-        for segment in segments.iter().filter(|segment| self.unlisted.contains(&segment.name)) {
-            write_aborted_blocking(&segment.aborted, self.partition, segment.name, segment.bytes)?;
-        }
-        Ok(())
     }
 
     fn repair_from(

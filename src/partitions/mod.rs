@@ -16,6 +16,8 @@ mod reader;
 mod recover;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod txn_tests;
 mod watch;
 mod writer;
 

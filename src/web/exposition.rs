@@ -61,6 +61,11 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_unavailable_partitions", "Partitions whose disk failed", |s| &s.partitions_offline),
     ("kafka_unavailable_slots", "Slots whose disk failed", |s| &s.slots_offline),
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),
+    ("kafka_open_transactions", "Transactions open on partitions", |s| &s.open_transactions),
+    ("kafka_open_transaction_age_ms_max", "Age of the oldest open transaction", |s| &s.open_transaction_age_ms_max),
+    ("kafka_last_stable_offset_lag_max", "Most records of a partition that wait for a transaction to end", |s| {
+        &s.last_stable_offset_lag_max
+    }),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
     ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),

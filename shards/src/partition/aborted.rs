@@ -4,10 +4,10 @@
 //! its marker when compaction drops that, so the memory is bounded by the markers that live. Empty transactions cost
 //! nothing (case 162).
 //! The file is this broker's own format, because Kafka's has no checksum and none for "nothing was aborted": `OABT`,
-//! u16 version, u32 CRC32C of all that follows, i64 bytes of the segment, then each entry in the order of the markers:
-//! i64 producer id, i64 first offset, i64 marker offset, i64 stable offset. Big-endian. Every sealed segment has one,
-//! so a missing file is told from an empty list. Failure: bytes that are no such file are refused as a whole, and the
-//! edges rebuild the list from the log.
+//! u16 version, u32 CRC32C of all that follows, i64 base offset and i64 bytes of the segment, then each entry in the
+//! order of the markers: i64 producer id, i64 first offset, i64 marker offset, i64 stable offset. Big-endian. Every
+//! sealed segment has one, so a missing file is told from an empty list. Failure: bytes that are no such file are
+//! refused as a whole, and the edges rebuild the list from the log.
 
 use crate::ids::{Offset, ProducerId};
 use crate::producers::AbortedTxn;
@@ -15,7 +15,7 @@ use crate::producers::AbortedTxn;
 const MAGIC: [u8; 4] = *b"OABT";
 const VERSION: u16 = 1;
 const CHECKED_FROM: usize = 10;
-const HEAD_BYTES: usize = CHECKED_FROM + 8;
+const HEAD_BYTES: usize = CHECKED_FROM + 16;
 const ENTRY_BYTES: usize = 32;
 
 /// Aborted transactions in the order of their markers.
@@ -50,13 +50,14 @@ impl AbortedIndex {
         self.since(offset).first().copied().filter(|entry| entry.marker_offset == offset)
     }
 
-    /// The file beside a sealed segment of `log_bytes`.
+    /// The file beside the sealed segment that begins at `base` and has `log_bytes`.
     #[must_use]
-    pub fn encode(&self, log_bytes: u64) -> Vec<u8> {
+    pub fn encode(&self, base: Offset, log_bytes: u64) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD_BYTES + self.entries.len() * ENTRY_BYTES);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&base.0.to_be_bytes());
         out.extend_from_slice(&log_bytes.to_be_bytes());
         for entry in &self.entries {
             let fields = [entry.producer_id.0, entry.first_offset.0, entry.marker_offset.0, entry.stable_offset.0];
@@ -76,8 +77,9 @@ impl AbortedIndex {
         if head[6..CHECKED_FROM] != crc32c::crc32c(&bytes[CHECKED_FROM..]).to_be_bytes() {
             return Err("the checksum of the aborted index is wrong");
         }
-        if head[CHECKED_FROM..] != log_bytes.to_be_bytes() {
-            return Err("the aborted index is of a log of another length");
+        let (of_base, of_bytes) = head[CHECKED_FROM..].split_at(8);
+        if of_base != base.0.to_be_bytes() || of_bytes != log_bytes.to_be_bytes() {
+            return Err("the aborted index is of another segment");
         }
         let (entries, cut) = rest.as_chunks::<ENTRY_BYTES>();
         let entries: Vec<AbortedTxn> = entries.iter().map(entry).collect();
@@ -129,23 +131,25 @@ mod tests {
     #[test]
     fn a10_the_file_reads_back_empty_or_not() {
         for index in [sample(), AbortedIndex::default()] {
-            assert_eq!(decode(&index.encode(5000)), Ok(index));
+            assert_eq!(decode(&index.encode(Offset(5), 5000)), Ok(index));
         }
     }
 
     #[test]
     fn a10_a_file_that_is_damaged_cut_or_of_another_segment_is_refused() {
-        let good = sample().encode(5000);
+        let good = sample().encode(Offset(5), 5000);
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;
             assert!(decode(&bad).is_err(), "byte {at}");
             assert!(decode(&good[..at]).is_err(), "cut at {at}");
         }
-        assert!(decode(&sample().encode(5001)).is_err());
-        for (base, end) in [(11, 20), (5, 19)] {
-            assert!(AbortedIndex::decode(&good, 5000, Offset(base), Offset(end)).is_err(), "{base}..{end}");
-        }
+        assert!(decode(&sample().encode(Offset(5), 5001)).is_err());
+        assert!(AbortedIndex::decode(&good, 5000, Offset(5), Offset(19)).is_err(), "a marker behind the segment");
+        let early = sample().encode(Offset(11), 5000);
+        assert!(AbortedIndex::decode(&early, 5000, Offset(11), Offset(20)).is_err(), "a marker before the segment");
+        let empty = AbortedIndex::default().encode(Offset(4), 5000);
+        assert!(decode(&empty).is_err(), "also where nothing was aborted");
         assert!(decode(&[good, vec![0]].concat()).is_err());
     }
 

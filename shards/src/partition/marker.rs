@@ -73,3 +73,7 @@ impl Partition {
         Ok(self.enqueue(&header, patch, Bytes::from(batch), Enqueue::Marker(record), now))
     }
 }
+
+#[cfg(test)]
+#[path = "marker_tests.rs"]
+mod tests;

@@ -16,8 +16,6 @@ mod clean;
 mod epochs;
 mod index;
 mod marker;
-#[cfg(test)]
-mod marker_tests;
 mod read;
 mod rebuild;
 mod retention;
@@ -31,6 +29,8 @@ mod model_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod txn_model_tests;
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -245,8 +245,8 @@ impl Partition {
         }
     }
 
-    /// What a client's batch needs before its append: contract A4 b to d, ahead of all checks of the batch itself, which
-    /// the append makes. `adds`: the request adds the partition to the transaction by writing to it (Produce 12 and
+    /// What a client's batch needs before its append: contract A4 b to d, ahead of all checks of the batch itself,
+    /// which the append makes. `adds`: the request adds the partition to the transaction by writing to it (Produce 12 and
     /// later). A batch of no transaction needs nothing.
     pub fn verify(&mut self, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
         match BatchHeader::parse(records) {

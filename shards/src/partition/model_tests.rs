@@ -228,7 +228,7 @@ fn whole_batches(chunk: &Bytes) -> Vec<(i64, i64)> {
 }
 
 /// Follows a plan as the edges do.
-fn read_all(
+pub(super) fn read_all(
     log: &Partition,
     files: &BTreeMap<SegmentId, Vec<u8>>,
     from: Offset,
