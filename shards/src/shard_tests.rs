@@ -200,7 +200,7 @@ fn a6_a_marker_starts_the_writer_and_settles_its_waiter_when_it_is_durable() {
     assert!(effects.is_empty());
     let placed = shard.append_marker(&key(0), &abort(0), NOW, WaiterId(1), &mut effects).expect("taken");
     assert_eq!((placed.base, placed.end), (Offset(0), Offset(1)));
-    assert!(matches!(effects.drain(..).collect::<Vec<_>>()[..], [Effect::StartWriter(at)] if at == key(0)));
+    assert!(matches!(std::mem::take(&mut effects)[..], [Effect::StartWriter(at)] if at == key(0)));
     shard.append_marker(&key(0), &abort(0), NOW, WaiterId(2), &mut effects).expect("again");
     assert!(effects.is_empty(), "one writer");
     let plan = shard.take_write(&key(0), NOW).expect("both");
