@@ -246,8 +246,8 @@ impl Partition {
     }
 
     /// What a client's batch needs before its append: contract A4 b to d, ahead of all checks of the batch itself,
-    /// which the append makes. `adds`: the request adds the partition to the transaction by writing to it (Produce 12 and
-    /// later). A batch of no transaction needs nothing.
+    /// which the append makes. `adds`: the request adds the partition to the transaction by writing to it (Produce 12
+    /// and later). A batch of no transaction needs nothing.
     pub fn verify(&mut self, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
         match BatchHeader::parse(records) {
             Ok(header) if header.attributes.is_transactional() && header.is_idempotent() => {
