@@ -170,6 +170,12 @@ pub struct ShardMetrics {
     pub fenced_batches: Counter,
     /// Producer ids remembered.
     pub producer_ids: Gauge,
+    /// Transactions open on partitions.
+    pub open_transactions: Gauge,
+    /// Age of the oldest of them, by the timestamps of its records.
+    pub open_transaction_age_ms_max: Gauge,
+    /// Records between a partition's last stable offset and its high watermark, where there are most.
+    pub last_stable_offset_lag_max: Gauge,
     /// Durable writes, from submission to completion, in microseconds.
     pub durable_write_us: LatencyHistogram,
     /// Bytes made durable.
@@ -268,6 +274,9 @@ impl ShardMetrics {
             out_of_order_batches: Counter::default(),
             fenced_batches: Counter::default(),
             producer_ids: Gauge::default(),
+            open_transactions: Gauge::default(),
+            open_transaction_age_ms_max: Gauge::default(),
+            last_stable_offset_lag_max: Gauge::default(),
             durable_write_us: LatencyHistogram::default(),
             durable_write_bytes: Counter::default(),
             group_commit_batches: CountHistogram::default(),

@@ -36,10 +36,6 @@ const ONE_NODE: &str = "one replica on one broker: the condition cannot arise";
 
 /// What no test names, and why.
 const WITHOUT_TEST: &[(&str, &str)] = &[
-    ("F26", TRANSACTIONS),
-    ("F27", TRANSACTIONS),
-    ("F28", TRANSACTIONS),
-    ("F29", TRANSACTIONS),
     ("K0.10", ONE_NODE),
     ("K3.11", ONE_NODE),
     ("K0.8", "internal topics: made by the groups and transactions, a later issue"),
@@ -63,10 +59,8 @@ const WITHOUT_TEST: &[(&str, &str)] = &[
     ("case 20", "as K0.7 and KC.16"),
     ("case 110", "the log of group offsets: there is none, slots are checkpointed"),
     ("case 121", "SASL: a later issue"),
-    ("case 133", TRANSACTIONS),
     ("case 136", TRANSACTIONS),
     ("case 137", TRANSACTIONS),
-    ("case 138", TRANSACTIONS),
     ("case 134", "no listener is opened before every partition is recovered"),
 ];
 

@@ -210,6 +210,9 @@ pub const GROUP_REGEX_REFRESH_MS_MIN: u64 = 10_000;
 /// Time after which a group's regular expressions are matched again even without new topics (contract G14.6).
 pub const GROUP_REGEX_REFRESH_MS_MAX: u64 = 600_000;
 
+/// How often a shard works out what the metrics tell of the transactions on its partitions.
+pub const METRICS_TRANSACTIONS_PERIOD_MS: u64 = 5000;
+
 /// How often a shard works out what the metrics tell of its groups.
 pub const METRICS_GROUPS_PERIOD_MS: u64 = 5000;
 

@@ -4,7 +4,7 @@
 //! the order in which it must be carried out. Limits: the tail cache's bytes (the oldest write of any partition leaves
 //! first) and the session slots. The edges and the simulator drive it with the same calls.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -13,9 +13,12 @@ use hashbrown::HashMap;
 use crate::code::ErrorCode;
 use crate::ids::{Offset, PartitionKey, TimestampMs};
 use crate::partition::{
-    Append, Partition, Placed, Progress, Refusal, Segment, SegmentId, WaiterId, WatchId, WritePlan,
+    Append, EndMarker, MarkerRefusal, Partition, Placed, Progress, Refusal, Segment, SegmentId, WaiterId, WatchId,
+    WritePlan,
 };
+use crate::producers::{Permit, Verify};
 use crate::session::Sessions;
+use crate::txn::{Adopt, Identity};
 
 /// What has to happen outside.
 #[derive(Debug)]
@@ -32,6 +35,25 @@ pub enum Effect {
 
 /// Effects in the order in which they must be carried out.
 pub type Effects = Vec<Effect>;
+
+/// A batch as a client sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// Its bytes.
+    pub records: &'a Bytes,
+    /// Version of the Produce request.
+    pub api_version: i16,
+    /// What it has for a transaction; [`Permit::Unchecked`] for a batch of none.
+    pub permit: Permit,
+}
+
+impl<'a> Sent<'a> {
+    /// A batch that nobody has to verify.
+    #[must_use]
+    pub fn unchecked(records: &'a Bytes, api_version: i16) -> Self {
+        Self { records, api_version, permit: Permit::Unchecked }
+    }
+}
 
 /// Answer to one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,12 +131,19 @@ impl Shard {
         keys
     }
 
+    /// What a batch needs before its append (contract A4); `adds` as with [`Partition::verify`].
+    pub fn verify(&mut self, key: &PartitionKey, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
+        match self.partitions.get_mut(key) {
+            Some(partition) => partition.verify(records, adds, now),
+            None => Verify::Refuse(ErrorCode::UnknownTopicOrPartition),
+        }
+    }
+
     /// Decides about one batch; with a waiter, [`Effect::Settled`] follows unless the answer is there at once.
     pub fn append(
         &mut self,
         key: &PartitionKey,
-        records: &Bytes,
-        api_version: i16,
+        sent: Sent<'_>,
         now: TimestampMs,
         waiter: Option<WaiterId>,
         effects: &mut Effects,
@@ -122,7 +151,7 @@ impl Shard {
         let Some(partition) = self.partitions.get_mut(key) else {
             return Appended::Refused(Box::new(Refusal::code(ErrorCode::UnknownTopicOrPartition, false)));
         };
-        let placed = match partition.append(records, api_version, now) {
+        let placed = match partition.append(sent.records, sent.api_version, sent.permit, now) {
             Append::Refused(refusal) => return Appended::Refused(refusal),
             Append::Accepted(placed) => placed,
         };
@@ -136,6 +165,51 @@ impl Shard {
             partition.wait(placed.end, waiter);
         }
         Appended::Waiting(placed)
+    }
+
+    /// Ends a producer's transaction on a partition (contract A6); [`Effect::Settled`] follows for the waiter when the
+    /// marker is durable.
+    pub fn append_marker(
+        &mut self,
+        key: &PartitionKey,
+        marker: &EndMarker,
+        now: TimestampMs,
+        waiter: WaiterId,
+        effects: &mut Effects,
+    ) -> Result<Placed, MarkerRefusal> {
+        let unknown = || MarkerRefusal::code(ErrorCode::UnknownTopicOrPartition);
+        let partition = self.partitions.get_mut(key).ok_or_else(unknown)?;
+        let placed = partition.append_marker(marker, now)?;
+        if partition.take_writer() {
+            effects.push(Effect::StartWriter(*key));
+        }
+        partition.wait(placed.end, waiter);
+        Ok(placed)
+    }
+
+    /// The transactions that this start found open and that no coordinator has confirmed, for its reconcile.
+    #[must_use]
+    pub fn doubted(&self) -> Vec<Adopt> {
+        let mut found: BTreeMap<Identity, Vec<PartitionKey>> = BTreeMap::new();
+        for (key, partition) in &self.partitions {
+            for (producer_id, epoch) in partition.doubted() {
+                found.entry(Identity { producer_id, epoch }).or_default().push(*key);
+            }
+        }
+        let adopt = |(producer, mut partitions): (Identity, Vec<PartitionKey>)| {
+            partitions.sort_unstable();
+            Adopt { producer, partitions, groups: Vec::new() }
+        };
+        found.into_iter().map(adopt).collect()
+    }
+
+    /// A coordinator has adopted what [`Shard::doubted`] told: it will end it. What it gave up is ended by a marker.
+    pub fn adopted(&mut self, adopt: &Adopt) {
+        for key in &adopt.partitions {
+            if let Some(partition) = self.partitions.get_mut(key) {
+                partition.confirm(adopt.producer.producer_id);
+            }
+        }
     }
 
     /// The next write of a partition; `None` ends its writer.

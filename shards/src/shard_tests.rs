@@ -2,9 +2,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::TopicId;
+use crate::batch::{BatchBuilder, ControlKind};
+use crate::ids::{LeaderEpoch, ProducerEpoch, ProducerId, TopicId};
 use crate::partition::testing::{NOW, VERSION, partition, plain, rules, sequenced, stored};
-use crate::partition::{LogRules, ReadPlan};
+use crate::partition::{LogRules, ReadPlan, Rebuild};
+use crate::producers::Producers;
 
 fn key(index: i32) -> PartitionKey {
     PartitionKey { topic: TopicId(1), index }
@@ -20,7 +22,7 @@ fn shard(tail_bytes_max: usize, partitions: i32) -> Shard {
 
 fn append(shard: &mut Shard, index: i32, batch: &Bytes, waiter: u64) -> (Appended, Effects) {
     let mut effects = Effects::new();
-    let answer = shard.append(&key(index), batch, VERSION, NOW, Some(WaiterId(waiter)), &mut effects);
+    let answer = shard.append(&key(index), Sent::unchecked(batch, VERSION), NOW, Some(WaiterId(waiter)), &mut effects);
     (answer, effects)
 }
 
@@ -176,4 +178,69 @@ proptest! {
         }
         prop_assert_eq!(shard.tail_bytes(), 0);
     }
+}
+
+const P: ProducerId = ProducerId(7);
+
+fn abort(epoch: i16) -> EndMarker {
+    let (kind, epoch) = (ControlKind::Abort, ProducerEpoch(epoch));
+    EndMarker { producer_id: P, epoch, coordinator_epoch: 1, transaction_version: 0, kind }
+}
+
+fn transactional(sequence: i32) -> Bytes {
+    Bytes::from(BatchBuilder::new().producer(P.0, 0, sequence).transactional().record(None, Some(b"v")).build())
+}
+
+#[test]
+fn a6_a_marker_starts_the_writer_and_settles_its_waiter_when_it_is_durable() {
+    let mut shard = shard(0, 1);
+    let mut effects = Effects::new();
+    let unknown = shard.append_marker(&key(7), &abort(0), NOW, WaiterId(1), &mut effects);
+    assert_eq!(unknown, Err(MarkerRefusal::code(ErrorCode::UnknownTopicOrPartition)));
+    assert!(effects.is_empty());
+    let placed = shard.append_marker(&key(0), &abort(0), NOW, WaiterId(1), &mut effects).expect("taken");
+    assert_eq!((placed.base, placed.end), (Offset(0), Offset(1)));
+    assert!(matches!(std::mem::take(&mut effects)[..], [Effect::StartWriter(at)] if at == key(0)));
+    shard.append_marker(&key(0), &abort(0), NOW, WaiterId(2), &mut effects).expect("again");
+    assert!(effects.is_empty(), "one writer");
+    let plan = shard.take_write(&key(0), NOW).expect("both");
+    shard.wrote(&key(0), stored(&plan), 1, &mut effects);
+    let settled = |effect: &Effect| matches!(effect, Effect::Settled(_, Ok(())));
+    assert_eq!(effects.iter().filter(|effect| settled(effect)).count(), 2, "one write for both");
+}
+
+#[test]
+fn a8_what_a_start_finds_open_is_verified_again_until_a_coordinator_has_adopted_it() {
+    let mut before = partition(rules());
+    for producer in [P.0, 8] {
+        let batch = BatchBuilder::new().producer(producer, 0, 0).transactional().record(None, Some(b"v")).build();
+        assert!(matches!(before.append(&batch.into(), VERSION, Permit::Unchecked, NOW), Append::Accepted(_)));
+    }
+    let found = |producers: &Producers| {
+        let mut rebuild = Rebuild::new(producers.clone());
+        let mut segment = Segment::new(SegmentId::new(Offset(0), LeaderEpoch(1)), NOW);
+        segment.grow(Offset(2), 200, NOW);
+        rebuild.segment(segment);
+        Partition::recovered(rules(), LeaderEpoch(6), rebuild.finish(Offset(0)))
+    };
+    let mut shard = shard(0, 1);
+    for index in [2, 1] {
+        shard.insert(key(index), found(before.producers()));
+    }
+    let next = transactional(1);
+    let asks = |shard: &mut Shard, index| matches!(shard.verify(&key(index), &next, true, NOW), Verify::Ask(_));
+    assert!(asks(&mut shard, 1) && asks(&mut shard, 2), "A4 c does not hold yet");
+    let adopts = shard.doubted();
+    assert_eq!(adopts.iter().map(|adopt| adopt.producer.producer_id.0).collect::<Vec<_>>(), [P.0, 8]);
+    assert_eq!(adopts[0].partitions, [key(1), key(2)]);
+    shard.adopted(&adopts[0]);
+    assert_eq!(shard.verify(&key(1), &next, true, NOW), Verify::Open);
+    assert_eq!(shard.doubted(), adopts[1..]);
+    let marker = EndMarker { producer_id: ProducerId(8), ..abort(0) };
+    for index in [1, 2] {
+        shard.append_marker(&key(index), &marker, NOW, WaiterId(9), &mut Effects::new()).expect("taken");
+    }
+    assert_eq!(shard.doubted(), [], "what a marker has ended is in doubt no more");
+    let nobody = Verify::Refuse(ErrorCode::UnknownTopicOrPartition);
+    assert_eq!(shard.verify(&key(7), &next, true, NOW), nobody);
 }

@@ -13,7 +13,7 @@ use oncilla_shards::batch::{AppendRules, BatchBuilder, write_patched};
 use oncilla_shards::ids::{LeaderEpoch, PartitionKey, TimestampMs, TopicId};
 use oncilla_shards::partition::{LogRules, Partition, WaiterId, WritePlan};
 use oncilla_shards::session::Sessions;
-use oncilla_shards::shard::{Appended, Effect, Effects, Shard};
+use oncilla_shards::shard::{Appended, Effect, Effects, Sent, Shard};
 use oncilla_shards::wire::{ParsedHeader, parse_header, produce};
 
 thread_local! {
@@ -143,7 +143,7 @@ fn allocations(shard: &mut Shard, sequence: &mut i32, rounds: usize, load: Load)
                 let request = decode(frame);
                 let batch = request.partitions[0].records.as_ref().expect("records");
                 let waiter = Some(WaiterId(waiter as u64));
-                let answer = shard.append(&KEY, batch, 13, NOW, waiter, &mut effects);
+                let answer = shard.append(&KEY, Sent::unchecked(batch, 13), NOW, waiter, &mut effects);
                 assert!(matches!(answer, Appended::Waiting(placed) if !placed.duplicate), "{answer:?}");
             }
             shard.take_write(&KEY, NOW).expect("a write")

@@ -19,7 +19,7 @@ use oncilla_shards::ids::{Offset, PartitionKey, ShardId};
 use oncilla_shards::image::Image;
 use oncilla_shards::partition::{Placed, Refusal, WaiterId};
 use oncilla_shards::session::TopicKey;
-use oncilla_shards::shard::{Appended, Effects};
+use oncilla_shards::shard::{Appended, Effects, Sent};
 use oncilla_shards::wire::produce::{
     self, ProduceAnswer, ProducePartition, ProducePartitionAnswer, ProduceRequest, encode,
 };
@@ -63,20 +63,42 @@ enum Finish {
     Shard(OneshotSender<SmallVec<[ProducePartitionAnswer; 1]>>),
 }
 
-/// Batches that wait to be durable, by waiter.
+/// Who waits for an append to be durable.
+enum Waiting {
+    /// A batch of a request, by its place in the answer.
+    Batch(Rc<Call>, usize),
+    /// Somebody else, for a marker.
+    Marker(OneshotSender<Result<(), ErrorCode>>),
+}
+
+/// Appends that wait to be durable, by waiter.
 #[derive(Default)]
-pub struct ProduceWaiters(RefCell<Slab<(Rc<Call>, usize)>>);
+pub struct ProduceWaiters(RefCell<Slab<Waiting>>);
 
 impl ProduceWaiters {
     /// An append is durable, or never will be.
     pub fn settle(&self, ctx: &Rc<Ctx>, waiter: WaiterId, result: Result<(), ErrorCode>) {
-        let (call, at) = self.0.borrow_mut().remove(waiter.0 as usize);
+        let waiting = self.0.borrow_mut().remove(waiter.0 as usize);
+        let (call, at) = match waiting {
+            Waiting::Batch(call, at) => (call, at),
+            Waiting::Marker(sender) => return sender.send(result),
+        };
         if let Err(code) = result {
             let mut answers = call.answers.borrow_mut();
             let answer = &mut answers[at];
             *answer = ProducePartitionAnswer::refused(answer.topic.clone(), answer.index, code);
         }
         call.settled(ctx);
+    }
+
+    /// A waiter whose result `sender` takes.
+    pub fn open(&self, sender: OneshotSender<Result<(), ErrorCode>>) -> WaiterId {
+        WaiterId(self.0.borrow_mut().insert(Waiting::Marker(sender)) as u64)
+    }
+
+    /// Nothing was appended for this waiter.
+    pub fn close(&self, waiter: WaiterId) {
+        self.0.borrow_mut().remove(waiter.0 as usize);
     }
 }
 
@@ -150,11 +172,12 @@ pub fn begin(ctx: &Rc<Ctx>, request: &Request, slot: crate::net::AnswerSlot) {
 
 /// Appends one batch on this shard.
 fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item) {
-    let waiter = WaiterId(ctx.produces.0.borrow_mut().insert((call.clone(), item.at)) as u64);
+    let waiter = WaiterId(ctx.produces.0.borrow_mut().insert(Waiting::Batch(call.clone(), item.at)) as u64);
     let mut effects = Effects::new();
     let (appended, log_start) = {
         let mut shard = ctx.shard.borrow_mut();
-        let appended = shard.append(&item.key, &item.records, call.version, now_ms(), Some(waiter), &mut effects);
+        let sent = Sent::unchecked(&item.records, call.version);
+        let appended = shard.append(&item.key, sent, now_ms(), Some(waiter), &mut effects);
         (appended, shard.partition(&item.key).map_or(Offset(-1), |partition| partition.log_start()))
     };
     let waits = matches!(appended, Appended::Waiting(_));
@@ -169,7 +192,7 @@ fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item) {
     if waits {
         ctx.metrics.produced_bytes.add(item.records.len() as u64);
     } else {
-        ctx.produces.0.borrow_mut().remove(waiter.0 as usize);
+        ctx.produces.close(waiter);
         call.settled(ctx);
     }
     ctx.carry_out(effects);

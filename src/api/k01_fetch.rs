@@ -13,15 +13,18 @@ use oncilla_shards::batch::headers;
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{LeaderEpoch, PartitionKey, ShardId};
 use oncilla_shards::image::Image;
+use oncilla_shards::producers::AbortedTxn;
 use oncilla_shards::session::{Begun, FetchPartition, Outcome, SessionId, SessionRequest, TopicKey};
-use oncilla_shards::wire::fetch::{self, EpochEnd, FetchAnswer, FetchPartitionAnswer, FetchRequest, encode};
+use oncilla_shards::wire::fetch::{
+    self, AbortedTransaction, EpochEnd, FetchAnswer, FetchPartitionAnswer, FetchRequest, encode,
+};
 use oncilla_shards::wire::{CurrentLeader, NodeEndpoint};
 
 use super::locate::check_epoch;
 use super::topic_ref::{resolve, topic_key, topic_ref};
 use super::{Answer, Request, nodes};
 use crate::ctx::Ctx;
-use crate::partitions::{read, unwatch, watch};
+use crate::partitions::{read, read_committed, unwatch, watch};
 use crate::rt::{Notify, now, now_ms, sleep};
 
 /// First version that names topics by id.
@@ -339,8 +342,16 @@ async fn read_one(ctx: &Rc<Ctx>, item: &Item, budget: &mut Budget, committed: bo
     }
     let limit = if committed { answer.last_stable_offset } else { answer.high_watermark };
     let most = usize::try_from(item.asked.bytes_max).unwrap_or(0).min(budget.left);
-    match read(ctx, &item.key, item.asked.offset, limit, most, budget.first_whole).await {
-        Ok(records) => {
+    let (key, from) = (&item.key, item.asked.offset);
+    let found = if committed {
+        let found = read_committed(ctx, key, from, limit, most, budget.first_whole).await;
+        found.map(|(records, aborted)| (records, Some(aborted.iter().map(aborted_on_wire).collect())))
+    } else {
+        read(ctx, key, from, limit, most, budget.first_whole).await.map(|records| (records, None))
+    };
+    match found {
+        Ok((records, aborted)) => {
+            answer.aborted = aborted;
             let bytes: usize = records.iter().map(bytes::Bytes::len).sum();
             budget.left = budget.left.saturating_sub(bytes);
             budget.first_whole &= bytes == 0;
@@ -349,6 +360,10 @@ async fn read_one(ctx: &Rc<Ctx>, item: &Item, budget: &mut Budget, committed: bo
         }
         Err(code) => FetchPartitionAnswer::refused(topic, item.asked.index, code),
     }
+}
+
+fn aborted_on_wire(aborted: &AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction { producer_id: aborted.producer_id, first_offset: aborted.first_offset }
 }
 
 /// The checks of C1 in their order, and the fields that an answer without records has.

@@ -15,6 +15,8 @@ mod resources;
 pub(crate) mod testing;
 mod topic_ref;
 mod transaction;
+#[cfg(test)]
+mod transactions_tests;
 
 mod k00_produce;
 mod k01_fetch;
@@ -38,6 +40,7 @@ mod k23_offset_for_leader_epoch;
 mod k24_add_partitions_to_txn;
 mod k25_add_offsets_to_txn;
 mod k26_end_txn;
+mod k27_write_txn_markers;
 mod k28_txn_offset_commit;
 mod k29_describe_acls;
 mod k30_create_acls;
@@ -164,6 +167,7 @@ pub async fn dispatch(ctx: &Rc<Ctx>, request: &Request) -> Answer {
         24 => k24_add_partitions_to_txn::handle(ctx, request).await,
         25 => k25_add_offsets_to_txn::handle(ctx, request).await,
         26 => k26_end_txn::handle(ctx, request).await,
+        27 => k27_write_txn_markers::handle(ctx, request).await,
         28 => k28_txn_offset_commit::handle(ctx, request).await,
         29 => k29_describe_acls::handle(ctx, request).await,
         30 => k30_create_acls::handle(ctx, request).await,

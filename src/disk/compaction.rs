@@ -113,7 +113,7 @@ pub fn put_in_place_blocking(partition: &Path, exchange: &Exchange) -> Result<()
 pub fn remove_sources_blocking(partition: &Path, exchange: &Exchange) -> Result<(), DiskError> {
     for source in &exchange.sources {
         // The log goes first: indexes without one are what a start removes.
-        for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+        for kind in SegmentFile::ALL {
             remove_if_there(&source.path(partition, kind))?;
         }
     }

@@ -1,8 +1,9 @@
 use oncilla_shards::batch::BatchBuilder;
 use oncilla_shards::partition::{Segment, SegmentIndex};
+use oncilla_shards::producers::AbortedTxn;
 
 use super::*;
-use crate::disk::indexes::write_index_blocking;
+use crate::disk::indexes::write_indexes_blocking;
 use crate::disk::recovery::{RecoveredPartition, RecoveryRules, recover_partition};
 use crate::disk::{log_start, snapshot_file};
 
@@ -19,8 +20,9 @@ impl RecoveryRules for Rules {
         self.0.clear();
     }
 
-    fn replay(&mut self, batch: &[u8]) {
+    fn replay(&mut self, batch: &[u8]) -> Option<AbortedTxn> {
         self.0.push(i64::from_be_bytes(batch[..8].try_into().expect("a batch")));
+        None
     }
 }
 
@@ -48,7 +50,7 @@ fn write(dir: &Path, id: SegmentId, batches: &[(i64, i32, i32)], suffix: &str) -
         log.extend(bytes);
     }
     fs::write(dir.join(format!("{}{suffix}", id.file(SegmentFile::Log))), log).expect("written");
-    write_index_blocking(&segment.index, dir, id).expect("written");
+    write_indexes_blocking(&segment, dir).expect("written");
     segment.index
 }
 
@@ -128,9 +130,10 @@ fn a10_a_crash_after_the_exchange_counts_finishes_it() {
         if steps > 0 {
             put_in_place_blocking(dir.path(), &exchange()).expect("renamed");
         }
-        let files = exchange().sources.into_iter().flat_map(|source| {
-            [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex].map(|kind| source.path(dir.path(), kind))
-        });
+        let files = exchange()
+            .sources
+            .into_iter()
+            .flat_map(|source| SegmentFile::ALL.map(|kind| source.path(dir.path(), kind)));
         for file in files.take(steps - steps.min(1)) {
             fs::remove_file(file).expect("there");
         }

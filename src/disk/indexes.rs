@@ -6,20 +6,36 @@
 use std::path::Path;
 
 use oncilla_shards::ids::Offset;
-use oncilla_shards::partition::{SegmentId, SegmentIndex};
+use oncilla_shards::partition::{AbortedIndex, Segment, SegmentId, SegmentIndex};
 
 use super::DiskError;
 use super::layout::{SegmentFile, SegmentPaths};
 use super::replace::{read_blocking, replace_blocking};
 
-/// Writes both index files of a sealed segment, durably. Blocks.
+/// Writes all index files of a sealed segment, durably. Blocks.
+pub fn write_indexes_blocking(segment: &Segment, partition: &Path) -> Result<(), DiskError> {
+    write_aborted_blocking(&segment.aborted, partition, segment.id, segment.bytes())?;
+    write_index_blocking(&segment.index, partition, segment.id)
+}
+
+/// Writes offset and time index of a segment, durably. Blocks.
 pub fn write_index_blocking(index: &SegmentIndex, partition: &Path, segment: SegmentId) -> Result<(), DiskError> {
     assert_eq!(segment.base, index.base());
     replace_blocking(&segment.path(partition, SegmentFile::TimeIndex), &index.encode_times())?;
     replace_blocking(&segment.path(partition, SegmentFile::Index), &index.encode_offsets())
 }
 
-/// Reads both index files of a sealed segment; an error says why they must be rebuilt. Blocks.
+/// Writes the aborted transactions of a segment of `log_bytes`, durably. Blocks.
+pub fn write_aborted_blocking(
+    aborted: &AbortedIndex,
+    partition: &Path,
+    segment: SegmentId,
+    log_bytes: u64,
+) -> Result<(), DiskError> {
+    replace_blocking(&segment.path(partition, SegmentFile::Aborted), &aborted.encode(segment.base, log_bytes))
+}
+
+/// Reads offset and time index of a sealed segment; an error says why they must be rebuilt. Blocks.
 pub fn read_index_blocking(
     partition: &Path,
     segment: SegmentId,
@@ -30,4 +46,15 @@ pub fn read_index_blocking(
     let offsets = read(SegmentFile::Index)?.ok_or("there is no offset index")?;
     let times = read(SegmentFile::TimeIndex)?.ok_or("there is no time index")?;
     SegmentIndex::decode(segment.base, &offsets, &times, log_bytes, batch_bytes)
+}
+
+/// Reads the aborted transactions of the segment with this index; an error says why they must be found anew. Blocks.
+pub fn read_aborted_blocking(
+    partition: &Path,
+    segment: SegmentId,
+    index: &SegmentIndex,
+) -> Result<AbortedIndex, &'static str> {
+    let read = read_blocking(&segment.path(partition, SegmentFile::Aborted));
+    let bytes = read.map_err(|_| "the aborted index cannot be read")?.ok_or("there is no aborted index")?;
+    AbortedIndex::decode(&bytes, index.end(), segment.base, index.next_offset())
 }

@@ -147,6 +147,13 @@ pub enum SegmentFile {
     Index,
     /// Time index.
     TimeIndex,
+    /// Aborted transactions whose markers are in it.
+    Aborted,
+}
+
+impl SegmentFile {
+    /// All of them, the log first.
+    pub const ALL: [Self; 4] = [Self::Log, Self::Index, Self::TimeIndex, Self::Aborted];
 }
 
 impl SegmentFile {
@@ -155,6 +162,7 @@ impl SegmentFile {
             Self::Log => "log",
             Self::Index => "index",
             Self::TimeIndex => "timeindex",
+            Self::Aborted => "txnindex",
         }
     }
 }
@@ -185,8 +193,7 @@ impl SegmentPaths for SegmentId {
 pub fn parse_segment_file(name: &str) -> Option<(SegmentId, SegmentFile)> {
     let (stem, extension) = name.rsplit_once('.')?;
     let (base, epoch) = stem.split_once('.')?;
-    let kinds = [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex];
-    let kind = kinds.into_iter().find(|k| k.extension() == extension)?;
+    let kind = SegmentFile::ALL.into_iter().find(|k| k.extension() == extension)?;
     let (epoch, generation) = match epoch.split_once('.') {
         Some((epoch, generation)) => (epoch, generation.parse().ok()?),
         None => (epoch, 0),
@@ -297,7 +304,7 @@ mod tests {
     fn every_name_parses_back() {
         for (base, epoch, generation) in [(0, 0, 0), (i64::MAX, i32::MAX, u32::MAX), (10, 3, 1)] {
             let segment = SegmentId { base: Offset(base), epoch: LeaderEpoch(epoch), generation };
-            for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+            for kind in SegmentFile::ALL {
                 assert_eq!(parse_segment_file(&segment.file(kind)), Some((segment, kind)));
             }
             assert_eq!(parse_snapshot_name(&snapshot_name(Offset(base))), Some(Offset(base)));

@@ -1,25 +1,28 @@
 //! What a partition's directory holds after any crash, found and put in order before anything of it is served.
 //!
 //! Owner: the thread that starts the partition; all of it blocks, and nothing else may touch the directory meanwhile.
-//! A segment whose indexes prove that it was sealed (`indexes`) is taken by its size. Any other is read batch by batch
-//! and cut, durably, where the first batch fails; then it gets its indexes and is sealed too. A start therefore never
-//! appends to an old segment, and nothing behind a bad batch of a segment is ever served.
+//! A segment whose indexes prove that it was sealed (`indexes`) is taken by its size. Any other is read batch by
+//! batch and cut, durably, where the first batch fails; then it gets its indexes and is sealed too. What was aborted
+//! in a segment without a usable list comes from the replay, which then begins at a snapshot that lies before that
+//! segment. A start therefore never appends to an old segment, and nothing behind a bad batch of a segment is ever
+//! served.
 //! Segments that do not continue the log (after a hole, or inside it) are renamed to `.damaged`, with a log line, never
 //! deleted; so is a copy of what was cut from a segment that had been sealed. Where the first segment is gone, the log
 //! starts later, as after a removal, but with a log line. An exchange of segments by compaction is finished or undone
 //! first (`compaction`); only a cleaned segment may have gaps between its batches and batches of several epochs.
 //! Failure: an error leaves the directory in a state from which recovery starts again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 
 use memmap2::Mmap;
 use oncilla_shards::batch::scan::{Stop, scan};
 use oncilla_shards::ids::{LeaderEpoch, Offset, TimestampMs};
-use oncilla_shards::partition::{IndexedBatch, SegmentId, SegmentIndex};
+use oncilla_shards::partition::{AbortedIndex, IndexedBatch, SegmentId, SegmentIndex};
+use oncilla_shards::producers::AbortedTxn;
 
-use super::indexes::{read_index_blocking, write_index_blocking};
+use super::indexes::{read_aborted_blocking, read_index_blocking, write_aborted_blocking, write_index_blocking};
 use super::layout::{DAMAGED_SUFFIX, SegmentFile, SegmentPaths, parse_segment_file};
 use super::remove_aside::{set_aside_blocking, sweep_blocking};
 use super::replace::{remove_leftovers_blocking, replace_blocking, sync_parent};
@@ -54,8 +57,8 @@ pub trait RecoveryRules {
     /// the replay finds damage.
     fn restore(&mut self, snapshot: Option<&[u8]>);
 
-    /// Called for every batch that the snapshot does not cover, in order.
-    fn replay(&mut self, batch: &[u8]);
+    /// Called for every batch that the snapshot does not cover, in order; gives the transaction that a marker aborted.
+    fn replay(&mut self, batch: &[u8]) -> Option<AbortedTxn>;
 }
 
 /// The batch that `bytes` starts with, as the core reads it; otherwise what is wrong.
@@ -91,6 +94,8 @@ pub struct RecoveredSegment {
     pub max_timestamp: TimestampMs,
     /// Its indexes.
     pub index: SegmentIndex,
+    /// The aborted transactions whose markers are in it.
+    pub aborted: AbortedIndex,
 }
 
 /// Bytes that recovery took out of the log.
@@ -131,7 +136,7 @@ pub fn recover_partition(partition: &Path, rules: &mut dyn RecoveryRules) -> Res
     sweep_blocking(partition)?;
     let compaction = compaction::recover_blocking(partition)?;
     let stored_start = log_start::read_blocking(partition)?;
-    let mut recovery = Recovery { partition, cuts: vec![], set_aside: vec![] };
+    let mut recovery = Recovery { partition, cuts: vec![], set_aside: vec![], unlisted: BTreeSet::new() };
     let mut segments: Vec<RecoveredSegment> = Vec::new();
     for (name, had_index) in recovery.list(stored_start)? {
         if let Some(last) = segments.last()
@@ -174,6 +179,8 @@ struct Recovery<'a> {
     partition: &'a Path,
     cuts: Vec<Cut>,
     set_aside: Vec<String>,
+    /// Segments whose aborted transactions the replay has to find.
+    unlisted: BTreeSet<SegmentId>,
 }
 
 impl Recovery<'_> {
@@ -218,7 +225,7 @@ impl Recovery<'_> {
         if had_index {
             let last_batch = |position, last_offset| last_batch_bytes(&log, position, last_offset, rules);
             match read_index_blocking(self.partition, name, log.len() as u64, &last_batch) {
-                Ok(index) => return Ok(Some(recovered(name, index))),
+                Ok(index) => return Ok(Some(self.recovered(name, index))),
                 Err(reason) => tracing::warn!(segment = %path.display(), "the indexes are rebuilt: {reason}"),
             }
         }
@@ -247,7 +254,18 @@ impl Recovery<'_> {
         // Also where nothing was cut: a relaxed topic's bytes may be in the page cache only.
         context("sync", &path, File::open(&path).and_then(|file| file.sync_all()))?;
         write_index_blocking(&index, self.partition, name)?;
-        Ok(Some(recovered(name, index)))
+        Ok(Some(self.recovered(name, index)))
+    }
+
+    fn recovered(&mut self, name: SegmentId, index: SegmentIndex) -> RecoveredSegment {
+        let max_timestamp = index.max_timestamp().expect("a segment that is kept has a batch");
+        let (bytes, next_offset) = (index.end(), index.next_offset());
+        let aborted = read_aborted_blocking(self.partition, name, &index).unwrap_or_else(|reason| {
+            tracing::debug!(segment = %name.file(SegmentFile::Log), "aborted transactions are looked for: {reason}");
+            self.unlisted.insert(name);
+            AbortedIndex::default()
+        });
+        RecoveredSegment { name, bytes, next_offset, max_timestamp, index, aborted }
     }
 
     fn cut(
@@ -277,33 +295,77 @@ impl Recovery<'_> {
         context("sync", &path, file.sync_all())
     }
 
-    /// Restores the newest usable snapshot and replays what it does not cover. Every batch that is replayed is
-    /// verified, so a segment found bad only now is cut, and those behind it are set aside.
+    /// Restores the newest usable snapshot and replays what it does not cover; where a segment lacks its list of
+    /// aborted transactions, one that lies before it. Every batch that is replayed is verified, so a segment found bad
+    /// only now is cut, and those behind it are set aside.
     fn replay(
         &mut self,
         segments: &mut Vec<RecoveredSegment>,
         log_start: Offset,
         rules: &mut dyn RecoveryRules,
     ) -> Result<(), DiskError> {
-        loop {
-            let end = log_end(segments, log_start);
-            let usable = |bytes: &[u8]| rules.is_usable_snapshot(bytes);
-            let snapshot = snapshot_file::newest_usable_blocking(self.partition, end, &usable)?;
-            rules.restore(snapshot.as_ref().map(|(_, bytes)| bytes.as_slice()));
-            let from = snapshot.map_or(Offset(0), |(offset, _)| offset);
-            let Some(bad) = self.replay_from(segments, from, rules)? else { return Ok(()) };
+        while let Some(bad) = self.replay_all(segments, log_start, rules)? {
             self.repair_from(segments, bad, rules)?;
         }
+        for segment in segments.iter().filter(|segment| self.unlisted.contains(&segment.name)) {
+            write_aborted_blocking(&segment.aborted, self.partition, segment.name, segment.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One replay; the number of the first segment that turned out to be damaged, if any.
+    fn replay_all(
+        &self,
+        segments: &mut [RecoveredSegment],
+        log_start: Offset,
+        rules: &mut dyn RecoveryRules,
+    ) -> Result<Option<usize>, DiskError> {
+        let end = log_end(segments, log_start);
+        let first = segments.first().map_or(end, |segment| segment.name.base);
+        let begin = segments.iter().find(|segment| self.unlisted.contains(&segment.name)).map(|s| s.name.base);
+        let newest = |wanted, rules: &dyn RecoveryRules| {
+            snapshot_file::newest_usable_blocking(self.partition, wanted, end, &|bytes| rules.is_usable_snapshot(bytes))
+        };
+        let latest = newest(Offset(0)..=end, rules)?;
+        let mut from = latest.as_ref().map_or(Offset(0), |(offset, _)| *offset);
+        let mut snapshot = latest.as_ref().map(|(_, bytes)| bytes.as_slice());
+        let older;
+        if let Some(begin) = begin.filter(|begin| *begin < from) {
+            // Between a snapshot and what is replayed nothing may be missing: a marker that is gone would leave its
+            // transaction open.
+            older = newest(first..=begin, rules)?;
+            match &older {
+                Some((offset, bytes)) => (from, snapshot) = (*offset, Some(bytes.as_slice())),
+                None => {
+                    // The log alone tells what was aborted in it, but not of producers whose records are gone.
+                    rules.restore(None);
+                    if let Some(bad) = self.replay_from(segments, Offset(0), rules)? {
+                        return Ok(Some(bad));
+                    }
+                }
+            }
+        }
+        let lists: Vec<AbortedIndex> = segments.iter().map(|segment| segment.aborted.clone()).collect();
+        rules.restore(snapshot);
+        let bad = self.replay_from(segments, from, rules)?;
+        if begin.is_some_and(|begin| begin < from) {
+            segments.iter_mut().zip(lists).for_each(|(segment, list)| segment.aborted = list);
+        }
+        Ok(bad)
     }
 
     /// Replays batches from `from` on; the number of the first segment that turned out to be damaged, if any.
     fn replay_from(
         &self,
-        segments: &[RecoveredSegment],
+        segments: &mut [RecoveredSegment],
         from: Offset,
         rules: &mut dyn RecoveryRules,
     ) -> Result<Option<usize>, DiskError> {
-        for (i, segment) in segments.iter().enumerate().filter(|(_, s)| s.next_offset > from) {
+        for (i, segment) in segments.iter_mut().enumerate().filter(|(_, s)| s.next_offset > from) {
+            let is_unlisted = self.unlisted.contains(&segment.name);
+            if is_unlisted {
+                segment.aborted = AbortedIndex::default();
+            }
             let path = segment.name.path(self.partition, SegmentFile::Log);
             let Some(log) = map(&path)? else { return Ok(Some(i)) };
             let mut position = segment.index.position_of(from.max(segment.name.base)) as usize;
@@ -319,8 +381,11 @@ impl Recovery<'_> {
                 if !continues {
                     return Ok(Some(i));
                 }
-                if span.base_offset >= from {
-                    rules.replay(&log[position..position + span.bytes]);
+                if span.base_offset >= from
+                    && let Some(aborted) = rules.replay(&log[position..position + span.bytes])
+                    && is_unlisted
+                {
+                    segment.aborted.push(aborted);
                 }
                 position += span.bytes;
                 next = Some(span.next_offset);
@@ -368,7 +433,7 @@ impl Recovery<'_> {
     }
 
     fn remove_indexes(&self, name: SegmentId) -> Result<(), DiskError> {
-        for kind in [SegmentFile::Index, SegmentFile::TimeIndex] {
+        for kind in [SegmentFile::Index, SegmentFile::TimeIndex, SegmentFile::Aborted] {
             let path = name.path(self.partition, kind);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -379,11 +444,6 @@ impl Recovery<'_> {
         }
         sync_parent(&name.path(self.partition, SegmentFile::Index))
     }
-}
-
-fn recovered(name: SegmentId, index: SegmentIndex) -> RecoveredSegment {
-    let max_timestamp = index.max_timestamp().expect("a segment that is kept has a batch");
-    RecoveredSegment { name, bytes: index.end(), next_offset: index.next_offset(), max_timestamp, index }
 }
 
 /// Length of the batch at `position`, if it is right and ends with `last_offset`.

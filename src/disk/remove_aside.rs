@@ -46,7 +46,7 @@ impl Remover {
     /// Has a segment's files removed. Its log start must be durable first (`log_start`): a crash may leave the files,
     /// and only the log start says that they are no more.
     pub fn remove_segment(&self, partition: &Path, segment: SegmentId) {
-        for kind in [SegmentFile::Log, SegmentFile::Index, SegmentFile::TimeIndex] {
+        for kind in SegmentFile::ALL {
             let _ = self.0.send(segment.path(partition, kind));
         }
     }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use oncilla_shards::ids::{LeaderEpoch, Offset};
-use oncilla_shards::partition::{SegmentId, SegmentIndex};
+use oncilla_shards::partition::{Segment, SegmentId};
 
 use super::DiskError;
 pub use super::append_file::Written;
 use super::append_file::{AppendFile, AppendOptions};
-use super::indexes::write_index_blocking;
+use super::indexes::write_indexes_blocking;
 use super::layout::{SegmentFile, SegmentPaths};
 use crate::rt::file::{FaultPlan, FileMode, blocking};
 
@@ -87,13 +87,14 @@ impl SegmentWriter {
 
     /// Cuts the file to what was appended and writes its indexes, all durable; returns the segment's bytes.
     /// An index that cannot be written is logged, not an error: the segment is whole, and the next start rebuilds it.
-    pub async fn seal(mut self, index: &SegmentIndex) -> Result<u64, DiskError> {
+    pub async fn seal(mut self, segment: &Segment) -> Result<u64, DiskError> {
         self.file.check()?;
-        assert_eq!(index.end(), self.end(), "the index of {} covers all of it", self.path().display());
+        assert_eq!(segment.id, self.segment, "a segment is sealed as itself");
+        assert_eq!(segment.bytes(), self.end(), "the index of {} covers all of it", self.path().display());
         let end = self.file.cut().await?;
         if end > 0 {
-            let (index, partition, segment) = (index.clone(), self.partition.clone(), self.segment);
-            if let Err(error) = blocking(move || write_index_blocking(&index, &partition, segment)).await {
+            let (segment, partition) = (segment.clone(), self.partition.clone());
+            if let Err(error) = blocking(move || write_indexes_blocking(&segment, &partition)).await {
                 tracing::warn!(%error, "a sealed segment has no index: the next start reads all of it");
             }
         }

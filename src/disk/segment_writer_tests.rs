@@ -2,7 +2,7 @@ use oncilla_shards::ids::TimestampMs;
 use oncilla_shards::partition::IndexedBatch;
 
 use super::*;
-use crate::disk::indexes::read_index_blocking;
+use crate::disk::indexes::{read_aborted_blocking, read_index_blocking};
 use crate::rt::file::test_block_on;
 
 const SEGMENT: SegmentId = SegmentId::new(Offset(100), LeaderEpoch(3));
@@ -26,15 +26,15 @@ async fn append(writer: &mut SegmentWriter, len: usize) -> Result<Written, DiskE
 }
 
 #[test]
-fn sealing_cuts_to_the_exact_size_and_writes_both_indexes() {
+fn sealing_cuts_to_the_exact_size_and_writes_all_indexes() {
     for (mode, durable) in [(FileMode::Direct, true), (FileMode::Direct, false), (FileMode::Buffered, false)] {
         let dir = tempfile::tempdir().unwrap();
         test_block_on(async {
             let mut writer = create(dir.path(), options(mode, durable, None)).await;
-            let mut index = SegmentIndex::new(SEGMENT.base);
+            let mut segment = Segment::new(SEGMENT, TimestampMs(0));
             for i in 0..50 {
                 let written = append(&mut writer, 3333).await.unwrap();
-                index.observe(IndexedBatch {
+                segment.index.observe(IndexedBatch {
                     position: written.position,
                     bytes: written.bytes,
                     last_offset: SEGMENT.base.plus(i),
@@ -42,11 +42,12 @@ fn sealing_cuts_to_the_exact_size_and_writes_both_indexes() {
                 });
             }
             writer.sync().await.unwrap();
-            assert_eq!(writer.seal(&index).await.unwrap(), 50 * 3333);
+            assert_eq!(writer.seal(&segment).await.unwrap(), 50 * 3333);
             let log = std::fs::read(SEGMENT.path(dir.path(), SegmentFile::Log)).unwrap();
             assert!(log == pattern(0, 50 * 3333));
             let read = read_index_blocking(dir.path(), SEGMENT, 50 * 3333, &|_, _| Some(3333)).unwrap();
-            assert_eq!(read.next_offset(), index.next_offset());
+            assert_eq!(read.next_offset(), segment.next_offset());
+            assert_eq!(read_aborted_blocking(dir.path(), SEGMENT, &read), Ok(segment.aborted));
         });
     }
 }
@@ -61,6 +62,6 @@ fn a_segment_whose_write_failed_is_not_sealed_and_the_error_names_its_file() {
         plan.fail_write_after(0, 4096);
         let first = append(&mut writer, 9000).await.unwrap_err();
         assert!(first.to_string().contains("00000000000000000100.3.log at byte 4096"), "{first}");
-        assert!(writer.seal(&SegmentIndex::new(SEGMENT.base)).await.is_err());
+        assert!(writer.seal(&Segment::new(SEGMENT, TimestampMs(0))).await.is_err());
     });
 }

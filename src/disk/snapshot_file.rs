@@ -4,6 +4,7 @@
 //! only what follows the newest usable one. Failure: a missing or damaged snapshot costs a longer replay, nothing else.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use oncilla_shards::ids::Offset;
@@ -41,15 +42,19 @@ pub fn list_blocking(partition: &Path) -> Result<Vec<(Offset, PathBuf)>, DiskErr
     Ok(found)
 }
 
-/// The newest snapshot that `is_usable` accepts and that covers nothing beyond `log_end`; newer ones are removed, for
-/// they describe batches that are not there. Blocks.
+/// The newest snapshot that `is_usable` accepts and whose offset is one of `wanted`. Those beyond `log_end` are
+/// removed, for they describe batches that are not there; so are damaged ones. Blocks.
 pub fn newest_usable_blocking(
     partition: &Path,
+    wanted: RangeInclusive<Offset>,
     log_end: Offset,
     is_usable: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<(Offset, Vec<u8>)>, DiskError> {
     for (offset, path) in list_blocking(partition)? {
         let mut reason = "it covers more than the log holds";
+        if offset <= log_end && !wanted.contains(&offset) {
+            continue;
+        }
         if offset <= log_end {
             match read_blocking(&path)? {
                 Some(bytes) if is_usable(&bytes) => return Ok(Some((offset, bytes))),
@@ -83,9 +88,14 @@ mod tests {
         for (offset, bytes) in [(10, b"good"), (20, b"good"), (30, b"torn"), (40, b"good")] {
             replace_blocking(&dir.path().join(snapshot_name(Offset(offset))), bytes).unwrap();
         }
-        let newest = newest_usable_blocking(dir.path(), Offset(35), &|bytes| bytes == b"good").unwrap();
+        let newest =
+            newest_usable_blocking(dir.path(), Offset(0)..=Offset(35), Offset(35), &|bytes| bytes == b"good").unwrap();
         assert_eq!(newest, Some((Offset(20), b"good".to_vec())));
         assert_eq!(offsets(dir.path()), [20, 10]);
+        let older = |wanted| newest_usable_blocking(dir.path(), wanted, Offset(35), &|bytes| bytes == b"good").unwrap();
+        assert_eq!(older(Offset(0)..=Offset(19)).map(|(offset, _)| offset), Some(Offset(10)));
+        assert_eq!(older(Offset(11)..=Offset(19)), None);
+        assert_eq!(offsets(dir.path()), [20, 10], "what is newer than wanted stays");
     }
 
     #[test]

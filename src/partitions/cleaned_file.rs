@@ -9,6 +9,7 @@ use oncilla_shards::batch::BatchHeader;
 use oncilla_shards::ids::TimestampMs;
 use oncilla_shards::limits::CLEAN_WRITE_BYTES;
 use oncilla_shards::partition::{Segment, SegmentId};
+use oncilla_shards::producers::AbortedTxn;
 
 use crate::disk::DiskError;
 use crate::rt::file::{Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FileMode, FileOptions, blocking};
@@ -39,8 +40,8 @@ impl CleanedFile {
         Ok(Self { file, path, segment: Segment::new(id, opened_at), pending: Vec::new(), written: 0 })
     }
 
-    /// Appends a whole batch.
-    pub async fn push(&mut self, batch: &[u8]) -> Result<(), DiskError> {
+    /// Appends a whole batch, with the transaction that it aborted if it is a marker.
+    pub async fn push(&mut self, batch: &[u8], aborted: Option<AbortedTxn>) -> Result<(), DiskError> {
         let header = BatchHeader::parse(batch).expect("compaction makes whole batches");
         let (last, end) = (header.last_offset(), self.segment.bytes() + batch.len() as u64);
         if !self.segment.index.can_hold(last, end) {
@@ -48,6 +49,9 @@ impl CleanedFile {
             return Err(DiskError::invalid("clean", &self.path, "the segment would become larger than 2 GiB"));
         }
         self.segment.grow(header.next_offset(), batch.len(), header.newest_timestamp());
+        if let Some(aborted) = aborted {
+            self.segment.aborted.push(aborted);
+        }
         self.pending.extend_from_slice(batch);
         if self.pending.len() >= CLEAN_WRITE_BYTES {
             self.write(self.pending.len() / BLOCK_BYTES * BLOCK_BYTES).await?;

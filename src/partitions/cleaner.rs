@@ -28,7 +28,7 @@ use super::reader::{Place, Unread, scan_step};
 use crate::ctx::Ctx;
 use crate::disk::DiskError;
 use crate::disk::compaction::{self, Compaction, Exchange};
-use crate::disk::indexes::write_index_blocking;
+use crate::disk::indexes::write_indexes_blocking;
 use crate::disk::layout::{SegmentFile, SegmentPaths};
 use crate::rt::file::blocking;
 use crate::rt::{now, now_ms, sleep, spawn, yield_by_timer};
@@ -340,16 +340,20 @@ impl Run<'_> {
                         return Err(damaged(source));
                     }
                     let is_last = header.next_offset() == end;
-                    let kept = self.on_partition(|partition| {
-                        filter.batch(&batch, is_last, partition.producers(), partition.high_watermark())
+                    let (kept, aborted) = self.on_partition(|partition| {
+                        let aborted = || partition.segments().aborted_at(header.base_offset);
+                        let kept = filter.batch(&batch, is_last, partition.producers(), partition.high_watermark())?;
+                        Ok::<_, BadRecords>((kept, header.attributes.is_control().then(aborted).flatten()))
                     })??;
+                    is_changed |= kept != Kept::Same;
                     match kept {
-                        Kept::Same => out.push(&batch).await?,
+                        Kept::Same => out.push(&batch, aborted).await?,
                         Kept::Rewritten(batch) => {
-                            is_changed = true;
-                            out.push(&batch).await?;
+                            // A list entry without its marker would hide what the producer committed later.
+                            let aborted = aborted.filter(|_| ControlRecord::of_batch(&batch).is_some());
+                            out.push(&batch, aborted).await?;
                         }
-                        Kept::Gone => is_changed = true,
+                        Kept::Gone => {}
                     }
                     self.worked(batch.len()).await;
                 }
@@ -364,9 +368,9 @@ impl Run<'_> {
         let exchange = Exchange { cleaned: segment.id, sources };
         let cleaned_to = self.on_partition(|partition| partition.cleaned_to())?;
         let epochs = self.epochs(segment.next_offset())?;
-        let (directory, index) = (self.directory.clone(), segment.index.clone());
+        let (directory, indexed) = (self.directory.clone(), segment.clone());
         let id = segment.id;
-        blocking(move || write_index_blocking(&index, &directory, id)).await?;
+        blocking(move || write_indexes_blocking(&indexed, &directory)).await?;
         self.keep(Compaction { cleaned_to, epochs, exchange: Some(exchange.clone()) }).await?;
         self.blocking(&exchange, compaction::put_in_place_blocking).await?;
         let is_in_place = self.ctx.shard.borrow_mut().cleaned(&self.key, &exchange.sources, segment);

@@ -12,6 +12,7 @@ use oncilla_shards::batch::{AppendRules, BatchBuilder, Codec, headers};
 use oncilla_shards::ids::{LeaderEpoch, TopicId};
 use oncilla_shards::image::Change;
 use oncilla_shards::limits::INDEX_INTERVAL_BYTES;
+use oncilla_shards::shard::Sent;
 
 use super::cleaner::{Failed, clean_dirtiest};
 use super::*;
@@ -59,7 +60,7 @@ async fn append(ctx: &Rc<Ctx>, keys: &[u32], round: u32) {
     let one = |batch: BatchBuilder, key: &u32| batch.record_at(now_ms(), Some(&key.to_be_bytes()), Some(&value), &[]);
     let batch = Bytes::from(keys.iter().fold(BatchBuilder::new().codec(codec), one).build());
     let mut effects = Effects::new();
-    let appended = ctx.shard.borrow_mut().append(&KEY, &batch, 9, now_ms(), None, &mut effects);
+    let appended = ctx.shard.borrow_mut().append(&KEY, Sent::unchecked(&batch, 9), now_ms(), None, &mut effects);
     assert!(matches!(appended, oncilla_shards::shard::Appended::Waiting(_)), "{appended:?}");
     ctx.carry_out(effects);
     ctx.files.writing_ended(&[KEY]).await;

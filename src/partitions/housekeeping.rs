@@ -1,10 +1,12 @@
-//! What a shard does for its partitions beside requests: retention, expiry of producers, syncs of relaxed topics, and
-//! the orderly end.
+//! What a shard does for its partitions beside requests: retention, expiry of producers, syncs of relaxed topics, what
+//! metrics tell of transactions, and the orderly end.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use oncilla_shards::ids::{Offset, PartitionKey};
+use oncilla_shards::limits::METRICS_TRANSACTIONS_PERIOD_MS;
+use oncilla_shards::partition::Partition;
 use oncilla_shards::shard::Effects;
 
 use super::writer::{go_offline, seal_now, sync_now};
@@ -20,6 +22,7 @@ const FLUSH_TICK_MS: u64 = 50;
 pub fn start_housekeeping(ctx: &Rc<Ctx>) {
     repeat(ctx, ctx.config.retention_check_interval_ms, |ctx| async move { retain_all(&ctx).await });
     repeat(ctx, ctx.config.producer_id_expiration_check_interval_ms, |ctx| async move { expire_all(&ctx) });
+    repeat(ctx, METRICS_TRANSACTIONS_PERIOD_MS, |ctx| async move { note_transactions(&ctx) });
     repeat(ctx, FLUSH_TICK_MS, |ctx| async move { flush_all(&ctx).await });
 }
 
@@ -54,12 +57,21 @@ pub async fn start_log_at(ctx: &Rc<Ctx>, key: PartitionKey, start: Offset) -> Re
     if !directory.exists() {
         return Ok(());
     }
-    log_start::write(&directory, start).await?;
-    let ends_active = {
-        let shard = ctx.shard.borrow();
-        let active = shard.partition(&key).and_then(|partition| partition.segments().active());
+    let ends_active = |partition: &Partition| {
+        let active = partition.segments().active();
         active.is_some_and(|active| active.bytes() > 0 && active.next_offset() <= start)
     };
+    let state = {
+        let shard = ctx.shard.borrow();
+        let ended = shard.partition(&key).filter(|partition| ends_active(partition));
+        ended.map(|partition| (partition.next_offset(), partition.producers().snapshot()))
+    };
+    // The segment that no snapshot covers goes: a start could not replay what it says of producers (contract A7, A8).
+    if let Some((offset, snapshot)) = state {
+        snapshot_file::write(&directory, offset, snapshot).await?;
+    }
+    log_start::write(&directory, start).await?;
+    let ends_active = ctx.shard.borrow().partition(&key).is_some_and(ends_active);
     if ends_active {
         seal_now(ctx, key).await?;
     }
@@ -84,6 +96,21 @@ fn expire_all(ctx: &Rc<Ctx>) {
         }
     }
     ctx.metrics.producer_ids.set(left as u64);
+}
+
+/// Looks at the transactions that are open on the partitions of this shard, for the metrics.
+pub(super) fn note_transactions(ctx: &Ctx) {
+    let (mut open, mut lag_max, mut oldest) = (0, 0, None);
+    let shard = ctx.shard.borrow();
+    for partition in shard.keys().iter().filter_map(|key| shard.partition(key)) {
+        open += partition.producers().open_transactions();
+        lag_max = lag_max.max(partition.high_watermark().0 - partition.last_stable_offset().0);
+        oldest = partition.producers().oldest_open().into_iter().chain(oldest).min();
+    }
+    let age_ms = oldest.map_or(0, |oldest| now_ms().0.saturating_sub(oldest.0));
+    ctx.metrics.open_transactions.set(open as u64);
+    ctx.metrics.open_transaction_age_ms_max.set(u64::try_from(age_ms).unwrap_or(0));
+    ctx.metrics.last_stable_offset_lag_max.set(u64::try_from(lag_max).unwrap_or(0));
 }
 
 /// `producer.id.expiration.ms` as set at run time or at the start.

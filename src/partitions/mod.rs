@@ -11,10 +11,13 @@ mod cleaner;
 mod cleaner_tests;
 mod files;
 mod housekeeping;
+mod markers;
 mod reader;
 mod recover;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod txn_tests;
 mod watch;
 mod writer;
 
@@ -29,7 +32,8 @@ use oncilla_shards::shard::Effects;
 pub use self::cleaner::{clean_now, start_cleaner};
 pub use self::files::Files;
 pub use self::housekeeping::{close_all, start_housekeeping, start_log_at};
-pub use self::reader::{Place, Unread, read, scan_step};
+pub use self::markers::{append_markers, write_markers};
+pub use self::reader::{Place, Unread, read, read_committed, scan_step};
 pub use self::recover::open_all;
 pub use self::watch::{Watches, unwatch, watch};
 pub use self::writer::start_writer;

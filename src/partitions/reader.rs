@@ -3,9 +3,11 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use oncilla_shards::batch::headers;
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, PartitionKey};
-use oncilla_shards::partition::{ReadPlan, SegmentId, Trimmed, trim};
+use oncilla_shards::partition::{Partition, ReadPlan, SegmentId, Trimmed, trim};
+use oncilla_shards::producers::AbortedTxn;
 use smallvec::SmallVec;
 
 use super::writer::is_gone;
@@ -45,6 +47,45 @@ pub async fn read(
             // The cleaned one is there before its sources are removed: the next plan finds it.
             Err(Unread::Replaced) => {}
         }
+    }
+}
+
+/// The same for a read_committed reader, with the aborted transactions that it has to know (contract A10).
+///
+/// Both are of one state of the log (case 168): where a cleaned segment took the place of others meanwhile, it is read
+/// again, because the list may have gone with the data.
+///
+/// # Errors
+/// As those of [`read`].
+pub async fn read_committed(
+    ctx: &Rc<Ctx>,
+    key: &PartitionKey,
+    from: Offset,
+    limit: Offset,
+    bytes_max: usize,
+    first_whole: bool,
+) -> Result<(SmallVec<[Bytes; 2]>, Vec<AbortedTxn>), ErrorCode> {
+    let on_partition = |look: &dyn Fn(&Partition) -> (u64, Offset)| {
+        let shard = ctx.shard.borrow();
+        shard.partition(key).map(look).ok_or(ErrorCode::UnknownTopicOrPartition)
+    };
+    let state = |partition: &Partition| (partition.exchanges(), partition.log_start());
+    loop {
+        let (before, _) = on_partition(&state)?;
+        let records = read(ctx, key, from, limit, bytes_max, first_whole).await?;
+        let (after, log_start) = on_partition(&state)?;
+        if before != after {
+            continue;
+        }
+        if log_start > from {
+            // The segments that held the list may be gone.
+            return Err(ErrorCode::OffsetOutOfRange);
+        }
+        let end = records.last().and_then(|chunk| headers(chunk).last()).map(|header| header.next_offset());
+        let Some(upper) = end else { return Ok((records, Vec::new())) };
+        let shard = ctx.shard.borrow();
+        let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        return Ok((records, partition.aborted(from, upper)));
     }
 }
 

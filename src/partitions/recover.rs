@@ -10,7 +10,7 @@ use std::rc::Rc;
 use oncilla_shards::batch::{BatchHeader, ControlRecord};
 use oncilla_shards::ids::PartitionKey;
 use oncilla_shards::partition::{EpochHistory, LogRules, Partition, Rebuild, Segment};
-use oncilla_shards::producers::Producers;
+use oncilla_shards::producers::{AbortedTxn, Producers};
 
 use super::{owned, rules_of};
 use crate::ctx::Ctx;
@@ -34,10 +34,9 @@ impl RecoveryRules for Replay {
         self.producers = restored.unwrap_or_default().limited_to(self.entries_max);
     }
 
-    fn replay(&mut self, batch: &[u8]) {
-        if let Ok(header) = BatchHeader::parse(batch) {
-            self.producers.replay(&header, ControlRecord::of_batch(batch));
-        }
+    fn replay(&mut self, batch: &[u8]) -> Option<AbortedTxn> {
+        let header = BatchHeader::parse(batch).ok()?;
+        self.producers.replay(&header, ControlRecord::of_batch(batch))
     }
 }
 
@@ -62,7 +61,8 @@ fn open_one(ctx: &Ctx, key: PartitionKey, rules: LogRules, directory: &Path) -> 
         let found = recover_partition(directory, &mut replay)?;
         let mut rebuild = Rebuild::new(replay.producers);
         for segment in found.segments {
-            rebuild.segment(Segment { id: segment.name, opened_at: now_ms(), index: segment.index });
+            let (id, index, aborted) = (segment.name, segment.index, segment.aborted);
+            rebuild.segment(Segment { id, opened_at: now_ms(), index, aborted });
         }
         let mut recovered = rebuild.finish(found.log_start);
         recovered.epochs = EpochHistory::of(found.epochs);

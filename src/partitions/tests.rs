@@ -11,6 +11,7 @@ use futures_lite::future::poll_once;
 use oncilla_shards::batch::build::BatchBuilder;
 use oncilla_shards::ids::TopicId;
 use oncilla_shards::image::Change;
+use oncilla_shards::shard::Sent;
 
 use super::*;
 use crate::api::testing::ctx_with;
@@ -40,7 +41,7 @@ fn with_topic<F: Future<Output = ()>>(test: impl FnOnce(Rc<Ctx>, std::path::Path
 fn append(ctx: &Rc<Ctx>) {
     let batch = Bytes::from(BatchBuilder::new().record(None, Some(b"v")).build());
     let mut effects = Effects::new();
-    let appended = ctx.shard.borrow_mut().append(&KEY, &batch, 9, now_ms(), None, &mut effects);
+    let appended = ctx.shard.borrow_mut().append(&KEY, Sent::unchecked(&batch, 9), now_ms(), None, &mut effects);
     assert!(matches!(appended, oncilla_shards::shard::Appended::Waiting(_)), "{appended:?}");
     ctx.carry_out(effects);
 }

@@ -154,16 +154,16 @@ async fn open(ctx: &Rc<Ctx>, key: PartitionKey, plan: &WritePlan) -> Result<Segm
 
 /// Cuts the segment before to its size and writes its index, behind the appends that go on.
 fn seal_behind(ctx: &Rc<Ctx>, key: PartitionKey, writer: SegmentWriter, sealed: SegmentId) {
-    let index = {
+    let segment = {
         let shard = ctx.shard.borrow();
         let segments = shard.partition(&key).map(|partition| partition.segments().all());
-        segments.and_then(|all| all.iter().find(|segment| segment.id == sealed)).map(|segment| segment.index.clone())
+        segments.and_then(|all| all.iter().find(|segment| segment.id == sealed)).cloned()
     };
     // Retention may have removed it meanwhile: then there is nothing to seal.
-    let Some(index) = index else { return };
+    let Some(segment) = segment else { return };
     let ctx = ctx.clone();
     spawn(async move {
-        if let Err(error) = writer.seal(&index).await
+        if let Err(error) = writer.seal(&segment).await
             && !is_gone(&ctx, &key)
         {
             tracing::warn!(%error, "a full segment could not be sealed; the next start reads it as a whole");
@@ -180,15 +180,15 @@ pub async fn seal_now(ctx: &Rc<Ctx>, key: PartitionKey) -> Result<(), DiskError>
         return Ok(());
     }
     ctx.files.forget(&key);
-    let index = {
+    let segment = {
         let mut shard = ctx.shard.borrow_mut();
         let Some(partition) = shard.partition_mut(&key) else { return Ok(()) };
         let Some(sealed) = partition.close_active() else { return Ok(()) };
         let all = partition.segments().all();
-        all.iter().find(|segment| segment.id == sealed).map(|segment| segment.index.clone())
+        all.iter().find(|segment| segment.id == sealed).cloned()
     };
-    if let Some(index) = index {
-        writer.seal(&index).await?;
+    if let Some(segment) = segment {
+        writer.seal(&segment).await?;
     }
     Ok(())
 }

@@ -4,12 +4,12 @@
 
 use std::rc::Rc;
 
-use oncilla_shards::code::ErrorCode;
-use oncilla_shards::txn::{Marker, MarkerAnswer, MarkerBatch, OffsetsHook, TxnKey};
+use oncilla_shards::txn::{MarkerBatch, OffsetsHook};
 
 use super::{micros_since, step};
 use crate::ctx::Ctx;
 use crate::groups;
+use crate::partitions;
 use crate::rt::{now, spawn};
 
 /// Sends markers, and tells the coordinator what became of them.
@@ -18,7 +18,7 @@ pub(super) fn send(ctx: &Rc<Ctx>, batch: MarkerBatch) {
     spawn(async move {
         let started = now();
         let MarkerBatch { to, markers } = batch;
-        let answers = ctx.call(to, async move |ctx: Rc<Ctx>| append_markers(&ctx, markers).await).await;
+        let answers = ctx.call(to, async move |ctx: Rc<Ctx>| partitions::append_markers(&ctx, markers).await).await;
         ctx.metrics.txn_markers_us.observe(micros_since(started));
         step(&ctx, |core, now, effects| {
             answers.iter().for_each(|(txn, answers)| core.marked(txn, answers, now, effects));
@@ -36,19 +36,4 @@ pub(super) fn send_hook(ctx: &Rc<Ctx>, hook: OffsetsHook) {
         ctx.metrics.txn_offsets_us.observe(micros_since(started));
         step(&ctx, |core, now, effects| core.hooked(&txn, &answers, now, effects));
     });
-}
-
-/// Writes markers on the partitions of this shard; the answers come when all are durable or refused. No partition takes
-/// batches of transactions yet, so none has anything to end.
-async fn append_markers(ctx: &Rc<Ctx>, markers: Vec<Marker>) -> Vec<(TxnKey, Vec<MarkerAnswer>)> {
-    let shard = ctx.shard.borrow();
-    let answers = |marker: Marker| {
-        let answer = |partition| {
-            let is_here = shard.partition(&partition).is_some();
-            let code = if is_here { ErrorCode::None } else { ErrorCode::NotLeaderOrFollower };
-            MarkerAnswer { partition, code, coordinator_epoch: marker.coordinator_epoch }
-        };
-        (marker.txn, marker.partitions.into_iter().map(answer).collect())
-    };
-    markers.into_iter().map(answers).collect()
 }

@@ -70,6 +70,13 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_oldest_transaction_age_ms", "Age of the oldest open transaction", |s| &s.txn_oldest_ms),
     ("kafka_completing_transactions", "Decided transactions without all markers", |s| &s.txn_completing),
     ("kafka_parked_transaction_requests", "Requests that wait for a transaction", |s| &s.txn_parked),
+    ("kafka_partition_open_transactions", "Transactions open on partitions", |s| &s.open_transactions),
+    ("kafka_partition_open_transaction_age_ms_max", "Age of the oldest of them", |s| {
+        &s.open_transaction_age_ms_max
+    }),
+    ("kafka_last_stable_offset_lag_max", "Most records of a partition that wait for a transaction to end", |s| {
+        &s.last_stable_offset_lag_max
+    }),
     ("kafka_parked_fetches", "Fetch requests that wait for records", |s| &s.parked_fetches),
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
     ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),

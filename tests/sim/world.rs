@@ -12,7 +12,7 @@ use oncilla_shards::ids::{LeaderEpoch, Offset, PartitionKey, TimestampMs, TopicI
 use oncilla_shards::partition::{LogRules, Partition, ReadPlan, Rebuild, Trimmed, WaiterId, WritePlan, trim};
 use oncilla_shards::producers::Producers;
 use oncilla_shards::session::Sessions;
-use oncilla_shards::shard::{Appended, Effect, Effects, Shard};
+use oncilla_shards::shard::{Appended, Effect, Effects, Sent, Shard};
 
 use crate::client::{Client, IN_FLIGHT_MAX};
 use crate::disk::Disk;
@@ -224,7 +224,8 @@ impl World {
         let waiter = WaiterId(self.waiter_next);
         self.waiter_next += 1;
         let mut effects = Effects::new();
-        let answer = self.shard.append(&key(lane), &batch.bytes, 13, self.now, Some(waiter), &mut effects);
+        let sent = Sent::unchecked(&batch.bytes, 13);
+        let answer = self.shard.append(&key(lane), sent, self.now, Some(waiter), &mut effects);
         let (placed, durable) = match answer {
             Appended::Refused(refusal) => {
                 // Only a partition whose disk failed refuses an honest client; it comes back with the next start.
@@ -279,7 +280,7 @@ impl World {
         let told = lane.next_sequence > 0 && lane.in_flight.is_empty() && at != RELAXED;
         let Some(bytes) = lane.stale.clone().filter(|_| told) else { return };
         let mut effects = Effects::new();
-        match self.shard.append(&key(at), &bytes, 13, self.now, None, &mut effects) {
+        match self.shard.append(&key(at), Sent::unchecked(&bytes, 13), self.now, None, &mut effects) {
             Appended::Refused(refusal) if refusal.code == ErrorCode::KafkaStorageError => {}
             Appended::Refused(refusal) => {
                 assert_eq!(refusal.code, ErrorCode::InvalidProducerEpoch);

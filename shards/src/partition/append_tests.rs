@@ -26,7 +26,7 @@ fn partition(timestamp_type: TimestampType) -> Partition {
 /// Sends the first batch of a producer; its record is from 1000.
 fn send(partition: &mut Partition, now: TimestampMs) -> Placed {
     let batch = BatchBuilder::new().producer(7, 0, 0).record_at(TimestampMs(1_000), None, Some(b"v"), &[]).build();
-    match partition.append(&Bytes::from(batch), 9, now) {
+    match partition.append(&Bytes::from(batch), 9, Permit::Unchecked, now) {
         Append::Accepted(placed) => placed,
         refused => panic!("{refused:?}"),
     }

@@ -122,7 +122,16 @@ impl Partition {
     /// A cleaned segment has taken the place of its sources on the disk, for good. Says whether it did here too: the
     /// log start may have passed them all meanwhile. The tail cache forgets what it has of them, `drop_tail_below`.
     pub fn cleaned(&mut self, sources: &[SegmentId], segment: Segment) -> bool {
-        self.segments.replace(sources, segment)
+        let is_in_place = self.segments.replace(sources, segment);
+        self.exchanges += u64::from(is_in_place);
+        is_in_place
+    }
+
+    /// How often a cleaned segment took the place of others: who read across one knows aborted transactions that were
+    /// there before it, or after it.
+    #[must_use]
+    pub fn exchanges(&self) -> u64 {
+        self.exchanges
     }
 
     /// Drops the part of the tail cache that begins below `end`; returns the number of entries and their charge.

@@ -5,6 +5,7 @@ use super::super::{Append, LogRules};
 use super::*;
 use crate::batch::{AppendRules, BatchBuilder};
 use crate::code::ErrorCode;
+use crate::producers::Permit;
 
 const RULES: CompactionRules =
     CompactionRules { min_dirty_ratio: 0.5, min_lag_ms: 0, max_lag_ms: i64::MAX, delete_retention_ms: 0 };
@@ -119,7 +120,9 @@ fn case_111_a_batch_of_a_transaction_with_a_keyless_record_is_refused_and_nothin
         let start = BatchBuilder::new().producer(1, 0, 0).transactional();
         Bytes::from(keys.iter().fold(start, |batch, key| batch.record_at(NOW, *key, Some(b"v"), &[])).build())
     };
-    let Append::Refused(refusal) = log.append(&batch(&[Some(b"k1"), None, Some(b"k2")]), VERSION, NOW) else {
+    let Append::Refused(refusal) =
+        log.append(&batch(&[Some(b"k1"), None, Some(b"k2")]), VERSION, Permit::Unchecked, NOW)
+    else {
         panic!("a record has no key");
     };
     assert_eq!(refusal.code, ErrorCode::InvalidRecord);

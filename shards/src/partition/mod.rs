@@ -9,11 +9,13 @@
 //! the edge. Failure: a failed write takes the partition offline for appends. What was durable before is still served;
 //! nothing pending is acknowledged, and only a restart, which reads back what the disk holds, brings it back.
 
+mod aborted;
 #[cfg(test)]
 mod append_tests;
 mod clean;
 mod epochs;
 mod index;
+mod marker;
 mod read;
 mod rebuild;
 mod retention;
@@ -27,25 +29,29 @@ mod model_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod txn_model_tests;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
+pub use self::aborted::AbortedIndex;
 pub use self::clean::{Dirty, Source};
 pub use self::epochs::{EpochEnd, EpochHistory};
 pub use self::index::{IndexedBatch, SegmentIndex};
+pub use self::marker::{EndMarker, MarkerRefusal};
 pub use self::read::{ReadPlan, Trimmed, trim};
 pub use self::rebuild::Rebuild;
 pub use self::segments::{Segment, SegmentId, Segments};
 pub use self::tail::{Tail, TailEntry};
 use self::write::{InFlight, Pending, Unflushed};
 pub use self::write::{Progress, WritePlan};
-use crate::batch::{self, AppendRules, BatchHeader, Patch, Refused};
+use crate::batch::{self, AppendRules, BatchHeader, ControlRecord, Patch, Refused};
 use crate::code::ErrorCode;
 use crate::compaction::CompactionRules;
-use crate::ids::{LeaderEpoch, Offset, TimestampMs};
-use crate::producers::{Check, Permit, Producers};
+use crate::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
+use crate::producers::{AbortedTxn, Check, Permit, Producers, Verify};
 
 /// The settings of a topic that its partitions act on.
 #[derive(Clone, Debug)]
@@ -132,6 +138,13 @@ impl From<Refused> for Refusal {
     }
 }
 
+/// What is enqueued.
+#[derive(Clone, Copy, Debug)]
+enum Enqueue {
+    Data,
+    Marker(ControlRecord),
+}
+
 #[derive(Debug)]
 struct Waiter {
     id: WaiterId,
@@ -149,6 +162,8 @@ pub struct Partition {
     log_start: Offset,
     /// End of what compaction has gone through.
     cleaned_to: Offset,
+    /// How often a cleaned segment took the place of others.
+    exchanges: u64,
     high_watermark: Offset,
     next_offset: Offset,
     pending: VecDeque<Pending>,
@@ -156,6 +171,8 @@ pub struct Partition {
     in_flight: Option<InFlight>,
     /// Headers of the batches of the write in flight, for the segment's index.
     in_flight_batches: Vec<(Offset, usize, TimestampMs)>,
+    /// What the markers of the write in flight aborted, for the segment's list.
+    in_flight_aborted: Vec<AbortedTxn>,
     waiters: VecDeque<Waiter>,
     watches: BTreeSet<WatchId>,
     tail: Tail,
@@ -198,9 +215,10 @@ impl Partition {
 
     /// A partition as recovery found it; everything found is durable.
     #[must_use]
-    pub fn recovered(rules: LogRules, epoch: LeaderEpoch, found: Recovered) -> Self {
+    pub fn recovered(rules: LogRules, epoch: LeaderEpoch, mut found: Recovered) -> Self {
         assert!(found.epochs.last().is_none_or(|(last, _)| last <= epoch), "leader epochs only grow");
         let end = found.segments.last().map_or(found.log_start, |last| last.next_offset()).max(found.log_start);
+        found.producers.doubt_open();
         Self {
             rules,
             epoch,
@@ -209,12 +227,14 @@ impl Partition {
             producers: found.producers,
             log_start: found.log_start,
             cleaned_to: found.cleaned_to.min(end),
+            exchanges: 0,
             high_watermark: end,
             next_offset: end,
             pending: VecDeque::new(),
             pending_bytes: 0,
             in_flight: None,
             in_flight_batches: Vec::new(),
+            in_flight_aborted: Vec::new(),
             waiters: VecDeque::new(),
             watches: BTreeSet::new(),
             tail: Tail::default(),
@@ -225,8 +245,20 @@ impl Partition {
         }
     }
 
+    /// What a client's batch needs before its append: contract A4 b to d, ahead of all checks of the batch itself,
+    /// which the append makes. `adds`: the request adds the partition to the transaction by writing to it (Produce 12
+    /// and later). A batch of no transaction needs nothing.
+    pub fn verify(&mut self, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
+        match BatchHeader::parse(records) {
+            Ok(header) if header.attributes.is_transactional() && header.is_idempotent() => {
+                self.producers.verify(&header, adds, now)
+            }
+            _ => Verify::Open,
+        }
+    }
+
     /// Decides about one client's batch: contract A2.4, A2.5 and A5, in their order.
-    pub fn append(&mut self, records: &Bytes, api_version: i16, now: TimestampMs) -> Append {
+    pub fn append(&mut self, records: &Bytes, api_version: i16, permit: Permit, now: TimestampMs) -> Append {
         if self.offline {
             return Append::Refused(Box::new(Refusal::code(ErrorCode::KafkaStorageError, false)));
         }
@@ -234,7 +266,7 @@ impl Partition {
             Ok(accepted) => accepted,
             Err(refused) => return Append::Refused(Box::new(refused.into())),
         };
-        match self.producers.check(&accepted.header, Permit::Unchecked) {
+        match self.producers.check(&accepted.header, permit) {
             Check::Append => {}
             Check::Duplicate { base_offset, last_offset, timestamp } => {
                 // The original may still be on its way to the disk: the caller waits for `end` like everybody else.
@@ -255,16 +287,22 @@ impl Partition {
             max_timestamp: accepted.stored.max_timestamp,
             crc: accepted.stored.crc,
         };
-        let placed = self.enqueue(&accepted.header, patch, records.slice(..accepted.bytes), now);
+        let placed = self.enqueue(&accepted.header, patch, records.slice(..accepted.bytes), Enqueue::Data, now);
         Append::Accepted(placed)
     }
 
-    fn enqueue(&mut self, sent: &BatchHeader, patch: Patch, bytes: Bytes, now: TimestampMs) -> Placed {
+    fn enqueue(&mut self, sent: &BatchHeader, patch: Patch, bytes: Bytes, what: Enqueue, now: TimestampMs) -> Placed {
         let mut stored = *sent;
         stored.base_offset = patch.base_offset;
         stored.leader_epoch = patch.leader_epoch;
         stored.max_timestamp = patch.max_timestamp;
-        self.producers.appended(&stored);
+        let aborted = match what {
+            Enqueue::Data => {
+                self.producers.appended(&stored);
+                None
+            }
+            Enqueue::Marker(record) => self.producers.marker_appended(&stored, record),
+        };
         let base = self.next_offset;
         let end = stored.next_offset();
         assert!(end > base, "a batch holds records");
@@ -275,7 +313,9 @@ impl Partition {
             batch::TimestampType::LogAppendTime => now,
             batch::TimestampType::CreateTime => TimestampMs(-1),
         };
-        self.pending.push_back(Pending { patch, bytes, next: end, records: i64::from(sent.record_count) });
+        let is_marker = matches!(what, Enqueue::Marker(_));
+        let records = i64::from(sent.record_count);
+        self.pending.push_back(Pending { patch, bytes, next: end, records, is_marker, aborted });
         Placed { base, end, log_append_time, duplicate: false }
     }
 
@@ -362,6 +402,23 @@ impl Partition {
     #[must_use]
     pub fn last_stable_offset(&self) -> Offset {
         self.producers.last_stable(self.high_watermark, self.log_start)
+    }
+
+    /// The aborted transactions that a read_committed reader of the records from `from` up to `upper` has to know: none
+    /// whose marker lies before `from`, which it would never meet (A10).
+    #[must_use]
+    pub fn aborted(&self, from: Offset, upper: Offset) -> Vec<AbortedTxn> {
+        self.segments.aborted(from, upper)
+    }
+
+    /// Transactions that were found open at the start and that no coordinator has confirmed yet.
+    pub fn doubted(&self) -> impl Iterator<Item = (ProducerId, ProducerEpoch)> + '_ {
+        self.producers.doubted()
+    }
+
+    /// A coordinator knows this producer's open transaction and will end it.
+    pub fn confirm(&mut self, producer_id: ProducerId) {
+        self.producers.confirm(producer_id);
     }
 
     /// Offset that the next record gets.

@@ -7,7 +7,7 @@
 use super::{EpochHistory, Recovered, Segment, SegmentId};
 use crate::batch::{BatchHeader, ControlRecord};
 use crate::ids::{Offset, TimestampMs};
-use crate::producers::Producers;
+use crate::producers::{AbortedTxn, Producers};
 
 /// A partition being put together.
 #[derive(Debug)]
@@ -51,12 +51,14 @@ impl Rebuild {
             self.epochs.appended(segment.id.epoch, header.base_offset);
         }
         segment.grow(header.next_offset(), header.total_bytes(), header.newest_timestamp());
-        self.replay(header, control);
+        if let Some(aborted) = self.replay(header, control) {
+            self.segments.last_mut().expect("a segment was begun").aborted.push(aborted);
+        }
     }
 
-    /// Feeds only the producers: for batches of a trusted segment that no snapshot covers.
-    pub fn replay(&mut self, header: &BatchHeader, control: Option<ControlRecord>) {
-        self.producers.replay(header, control);
+    /// Feeds only the producers: for batches of a trusted segment that no snapshot covers. Gives what a marker aborted.
+    pub fn replay(&mut self, header: &BatchHeader, control: Option<ControlRecord>) -> Option<AbortedTxn> {
+        self.producers.replay(header, control)
     }
 
     /// The partition; what lies below `log_start` was deleted before.

@@ -4,8 +4,10 @@
 //! Owned by the partition. Nothing here touches a file: the edges report what recovery found and what each write made
 //! durable.
 
+use super::aborted::AbortedIndex;
 use super::index::{IndexedBatch, SegmentIndex};
 use crate::ids::{LeaderEpoch, Offset, TimestampMs};
+use crate::producers::AbortedTxn;
 
 /// Name of a segment: the file is `<20-digit base>.<leader epoch>.log`, with `.<generation>` before `.log` once it was
 /// cleaned. A name never stands for two contents, so who reads a segment that is being replaced reads the old one.
@@ -37,13 +39,15 @@ pub struct Segment {
     pub opened_at: TimestampMs,
     /// What was written to it.
     pub index: SegmentIndex,
+    /// The aborted transactions whose markers are in it.
+    pub aborted: AbortedIndex,
 }
 
 impl Segment {
     /// An empty segment that starts at `id.base`.
     #[must_use]
     pub fn new(id: SegmentId, opened_at: TimestampMs) -> Self {
-        Self { id, opened_at, index: SegmentIndex::new(id.base) }
+        Self { id, opened_at, index: SegmentIndex::new(id.base), aborted: AbortedIndex::default() }
     }
 
     /// Takes in one batch that was written at the end.
@@ -144,6 +148,30 @@ impl Segments {
     #[must_use]
     pub fn max_timestamp(&self) -> Option<TimestampMs> {
         self.list.iter().filter_map(Segment::max_timestamp).max()
+    }
+
+    /// Aborted transactions with a marker at `from` or behind it and data before `upper`, in the order of the markers
+    /// (A10).
+    #[must_use]
+    pub fn aborted(&self, from: Offset, upper: Offset) -> Vec<AbortedTxn> {
+        let at = self.list.partition_point(|segment| segment.next_offset() <= from);
+        let mut found = Vec::new();
+        for entry in self.list[at..].iter().flat_map(|segment| segment.aborted.since(from)) {
+            if entry.first_offset < upper {
+                found.push(*entry);
+            }
+            // Whatever was decided later began there or behind it.
+            if entry.stable_offset >= upper {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The transaction that the marker at `offset` aborted.
+    #[must_use]
+    pub fn aborted_at(&self, offset: Offset) -> Option<AbortedTxn> {
+        self.holding(offset)?.aborted.ended_at(offset)
     }
 
     /// Bytes of all batches.

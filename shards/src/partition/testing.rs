@@ -6,6 +6,7 @@ use super::{Append, LogRules, Partition, Placed, Progress, WaiterId, WritePlan};
 use crate::batch::{AppendRules, BatchBuilder, write_patched};
 use crate::code::ErrorCode;
 use crate::ids::{LeaderEpoch, TimestampMs};
+use crate::producers::Permit;
 
 /// Broker time at which tests begin.
 pub const NOW: TimestampMs = TimestampMs(1_700_000_000_000);
@@ -55,7 +56,7 @@ fn batch_of(start: BatchBuilder, records: usize, value_bytes: usize) -> Bytes {
 
 /// Appends what has to be taken.
 pub fn append(log: &mut Partition, batch: &Bytes) -> Placed {
-    match log.append(batch, VERSION, NOW) {
+    match log.append(batch, VERSION, Permit::Unchecked, NOW) {
         Append::Accepted(placed) => placed,
         Append::Refused(refusal) => panic!("refused: {refusal:?}"),
     }
@@ -63,7 +64,7 @@ pub fn append(log: &mut Partition, batch: &Bytes) -> Placed {
 
 /// Appends what has to be refused.
 pub fn refused(log: &mut Partition, batch: &Bytes) -> ErrorCode {
-    match log.append(batch, VERSION, NOW) {
+    match log.append(batch, VERSION, Permit::Unchecked, NOW) {
         Append::Accepted(placed) => panic!("taken: {placed:?}"),
         Append::Refused(refusal) => refusal.code,
     }

@@ -351,7 +351,9 @@ fn a_duplicate_tells_the_append_time_of_its_original() {
     let batch = sequenced(9, 0, 1);
     let placed = append(&mut log, &batch);
     assert_eq!(placed.log_append_time, NOW);
-    let Append::Accepted(again) = log.append(&batch, VERSION, ms(77)) else { panic!("it is a duplicate") };
+    let Append::Accepted(again) = log.append(&batch, VERSION, Permit::Unchecked, ms(77)) else {
+        panic!("it is a duplicate")
+    };
     assert_eq!(again.log_append_time, NOW, "a duplicate tells when the original was appended");
     assert_eq!(append(&mut partition(rules()), &batch).log_append_time, TimestampMs(-1));
 }

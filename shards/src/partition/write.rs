@@ -13,6 +13,7 @@ use crate::batch::Patch;
 use crate::code::ErrorCode;
 use crate::ids::{Offset, TimestampMs};
 use crate::limits::WRITE_BYTES_MAX;
+use crate::producers::AbortedTxn;
 
 /// One durable write, as data.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub(super) struct Pending {
     pub(super) bytes: Bytes,
     pub(super) next: Offset,
     pub(super) records: i64,
+    pub(super) is_marker: bool,
+    pub(super) aborted: Option<AbortedTxn>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,9 +107,11 @@ impl Partition {
         let mut batches = SmallVec::new();
         let mut bytes = 0usize;
         let mut records = 0;
+        let mut has_marker = false;
         let base = self.pending[0].patch.base_offset;
         let mut next = base;
         self.in_flight_batches.clear();
+        self.in_flight_aborted.clear();
         while let Some(front) = self.pending.front() {
             let total = bytes + front.bytes.len();
             let fits = total as u64 <= room && active.index.can_hold(front.next.plus(-1), position + total as u64);
@@ -117,11 +122,13 @@ impl Partition {
             self.in_flight_batches.push((front.next, front.bytes.len(), front.patch.max_timestamp));
             next = front.next;
             records += front.records;
+            has_marker |= front.is_marker;
+            self.in_flight_aborted.extend(front.aborted);
             bytes = total;
             batches.push((front.patch, front.bytes));
         }
         self.pending_bytes -= bytes;
-        let durable = self.flush_with(records, now);
+        let durable = self.flush_with(records, has_marker, now);
         self.in_flight = Some(InFlight { base, next, bytes: bytes as u64, durable });
         Some(WritePlan { segment, create: roll, seal, position, batches, bytes, durable })
     }
@@ -133,13 +140,13 @@ impl Partition {
         active.bytes() > 0 && (full || now.0 - active.opened_at.0 >= self.rules.segment_ms)
     }
 
-    fn flush_with(&mut self, records: i64, now: TimestampMs) -> bool {
+    fn flush_with(&mut self, records: i64, has_marker: bool, now: TimestampMs) -> bool {
         if self.rules.flush_messages <= 1 {
             return true;
         }
         let messages = self.unflushed.messages + records;
         let since = self.unflushed.since.unwrap_or(now);
-        if messages >= self.rules.flush_messages || now.0 - since.0 >= self.rules.flush_ms {
+        if has_marker || messages >= self.rules.flush_messages || now.0 - since.0 >= self.rules.flush_ms {
             self.unflushed = Unflushed::default();
             return true;
         }
@@ -172,6 +179,9 @@ impl Partition {
         for &(next, bytes, timestamp) in &self.in_flight_batches {
             active.grow(next, bytes, timestamp);
         }
+        for aborted in self.in_flight_aborted.drain(..) {
+            active.aborted.push(aborted);
+        }
         let segment = active.id;
         assert!(write.next > self.high_watermark, "the high watermark only grows");
         self.high_watermark = write.next;
@@ -199,6 +209,7 @@ impl Partition {
         self.has_writer = false;
         self.in_flight = None;
         self.in_flight_batches.clear();
+        self.in_flight_aborted.clear();
         self.pending.clear();
         self.pending_bytes = 0;
         let mut progress = Progress::default();

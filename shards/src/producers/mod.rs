@@ -12,7 +12,7 @@ mod table;
 mod txn;
 mod verification;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::{BatchHeader, ControlRecord};
 use crate::code::ErrorCode;
@@ -70,16 +70,26 @@ pub struct ProducerView {
     pub txn_start_offset: Option<Offset>,
 }
 
+/// A transaction that is open.
+#[derive(Clone, Copy, Debug)]
+struct Ongoing {
+    producer_id: ProducerId,
+    /// Largest timestamp of its first batch; of its last one before the snapshot, if it comes from one.
+    since: TimestampMs,
+}
+
 /// The producers of one partition.
 #[derive(Clone, Debug)]
 pub struct Producers {
     table: Table,
     /// Open transactions by their first offset.
-    ongoing: BTreeMap<Offset, ProducerId>,
+    ongoing: BTreeMap<Offset, Ongoing>,
     /// Decided transactions by their first offset, with the offset of a marker not yet below the high watermark.
     unreplicated: BTreeMap<Offset, Offset>,
     /// Producers that have asked whether their transaction may write here.
     verifications: Verifications,
+    /// Producers whose open transactions were found by a start and are not confirmed by a coordinator.
+    doubted: BTreeSet<ProducerId>,
     /// Offset behind the last batch this state includes.
     end: Offset,
     entries_max: usize,
@@ -100,6 +110,7 @@ impl Producers {
             ongoing: BTreeMap::new(),
             unreplicated: BTreeMap::new(),
             verifications: Verifications::default(),
+            doubted: BTreeSet::new(),
             end: Offset(0),
             entries_max: PARTITION_PRODUCERS_MAX,
         }
@@ -268,7 +279,8 @@ impl Producers {
         entry.push(header);
         if header.attributes.is_transactional() && !entry.has_open_txn() {
             entry.txn_first_offset = header.base_offset.0;
-            self.ongoing.insert(header.base_offset, header.producer_id);
+            let ongoing = Ongoing { producer_id: header.producer_id, since: header.max_timestamp };
+            self.ongoing.insert(header.base_offset, ongoing);
         }
         self.put(at);
     }

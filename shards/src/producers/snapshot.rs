@@ -10,10 +10,10 @@
 //! batches that never became durable. Transactions whose marker is not yet committed are not in it, since a marker that
 //! was recovered is. Failure: [`SnapshotError`] for any damage; the caller then tries an older one, or the whole log.
 
-use crate::ids::{Offset, ProducerId};
+use crate::ids::{Offset, ProducerId, TimestampMs};
 use crate::limits::PRODUCER_BATCHES_MAX;
-use crate::producers::Producers;
 use crate::producers::entry::{Cached, Entry};
+use crate::producers::{Ongoing, Producers};
 
 const MAGIC: [u8; 4] = *b"OPRS";
 const VERSION: u16 = 1;
@@ -49,8 +49,8 @@ impl Producers {
         for entry in self.table.by_use() {
             put_entry(&mut out, entry);
         }
-        for id in self.ongoing.values() {
-            put_entry(&mut out, self.table.get(*id).expect("an open transaction keeps its producer"));
+        for ongoing in self.ongoing.values() {
+            put_entry(&mut out, self.table.get(ongoing.producer_id).expect("an open transaction keeps its producer"));
         }
         let crc = crc32c::crc32c(&out[CHECKED_FROM..]);
         out[6..CHECKED_FROM].copy_from_slice(&crc.to_be_bytes());
@@ -83,7 +83,8 @@ impl Producers {
         if id.0 < 0 || !below_end || self.table.find(id).is_some() {
             return Err(SnapshotError::Impossible);
         }
-        if entry.has_open_txn() && self.ongoing.insert(Offset(entry.txn_first_offset), id).is_some() {
+        let ongoing = Ongoing { producer_id: id, since: TimestampMs(entry.last_timestamp) };
+        if entry.has_open_txn() && self.ongoing.insert(Offset(entry.txn_first_offset), ongoing).is_some() {
             return Err(SnapshotError::Impossible);
         }
         let at = self.table.insert(entry);

@@ -5,7 +5,7 @@
 
 use crate::batch::{BatchHeader, ControlKind, ControlRecord};
 use crate::code::ErrorCode;
-use crate::ids::{Offset, ProducerEpoch, ProducerId};
+use crate::ids::{Offset, ProducerEpoch, ProducerId, TimestampMs};
 use crate::producers::Producers;
 
 /// One entry of the aborted index (A10).
@@ -69,6 +69,7 @@ impl Producers {
         entry.coordinator_epoch = record.coordinator_epoch;
         self.put(at);
         self.verifications.ended(header.producer_id, header.producer_epoch);
+        self.doubted.remove(&header.producer_id);
 
         let first_offset = first_offset?;
         let marker_offset = header.last_offset();
@@ -106,6 +107,35 @@ impl Producers {
     /// Markers below the log start are gone (A8). Producers and open transactions stay.
     pub fn log_start_moved(&mut self, log_start: Offset) {
         self.unreplicated.retain(|_, marker_offset| *marker_offset >= log_start);
+    }
+
+    /// Epoch of the coordinator that ended the producer's last transaction; -1 if none did.
+    #[must_use]
+    pub fn coordinator_epoch_of(&self, producer_id: ProducerId) -> i32 {
+        self.table.get(producer_id).map_or(-1, |entry| entry.coordinator_epoch)
+    }
+
+    /// About when the oldest open transaction began: by the timestamps of its records.
+    #[must_use]
+    pub fn oldest_open(&self) -> Option<TimestampMs> {
+        self.ongoing.values().map(|ongoing| ongoing.since).min()
+    }
+
+    /// Has every transaction that is open now confirmed by a coordinator, because the add of a partition may be lost
+    /// where its first write is kept. Until then the batches of these producers are verified (A4 c does not hold).
+    pub fn doubt_open(&mut self) {
+        self.doubted = self.ongoing.values().map(|ongoing| ongoing.producer_id).collect();
+    }
+
+    /// Who is in doubt, and at which epoch, by ascending id.
+    pub fn doubted(&self) -> impl Iterator<Item = (ProducerId, ProducerEpoch)> + '_ {
+        let epoch_of = |id: ProducerId| self.table.get(id).map(|entry| (id, ProducerEpoch(entry.epoch)));
+        self.doubted.iter().filter_map(move |id| epoch_of(*id))
+    }
+
+    /// A coordinator knows the open transaction of this producer.
+    pub fn confirm(&mut self, producer_id: ProducerId) {
+        self.doubted.remove(&producer_id);
     }
 
     /// Number of open transactions.

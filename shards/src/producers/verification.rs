@@ -132,7 +132,7 @@ impl Producers {
             if epoch < entry.epoch {
                 return Verify::Refuse(ErrorCode::InvalidProducerEpoch);
             }
-            if entry.has_open_txn() && entry.epoch == epoch {
+            if entry.has_open_txn() && entry.epoch == epoch && !self.doubted.contains(&header.producer_id) {
                 return Verify::Open;
             }
         }

@@ -1,8 +1,9 @@
 //! The APIs that this broker announces and serves: one line each (contract G1, K18, KU.5).
 //!
 //! An announced version is answered; whatever is not in this table closes the connection (contract KC.5), with the
-//! exception of ApiVersions. Two versions are newer than the crate that encodes them, see [`codec_version`]:
-//! ListOffsets 11 has the layout of 10, and the answer to DescribeLogDirs 5 has one field more than that to 4.
+//! exception of ApiVersions. Three versions are newer than the crate that encodes them, see [`codec_version`]:
+//! ListOffsets 11 has the layout of 10, the answer to WriteTxnMarkers 2 that of 1, and the answer to DescribeLogDirs 5
+//! has one field more than that to 4.
 //! [`TRANSACTIONS_SERVED`] is the one switch that takes the APIs of transactions in or out of what is announced.
 
 /// What no version reaches.
@@ -18,6 +19,8 @@ pub const LIST_OFFSETS: i16 = 2;
 pub const OFFSET_COMMIT: i16 = 8;
 /// Key of OffsetFetch.
 pub const OFFSET_FETCH: i16 = 9;
+/// Key of WriteTxnMarkers.
+pub const WRITE_TXN_MARKERS: i16 = 27;
 /// Key of DescribeLogDirs.
 pub const DESCRIBE_LOG_DIRS: i16 = 35;
 /// Key of ApiVersions.
@@ -29,6 +32,8 @@ pub const PRODUCE_SERVED_MIN: i16 = 3;
 
 /// Newest ListOffsets that the crate kafka-protocol knows.
 const LIST_OFFSETS_CODEC_MAX: i16 = 10;
+/// Newest WriteTxnMarkers that the crate kafka-protocol knows.
+const WRITE_TXN_MARKERS_CODEC_MAX: i16 = 1;
 /// Newest DescribeLogDirs that the crate kafka-protocol knows.
 const DESCRIBE_LOG_DIRS_CODEC_MAX: i16 = 4;
 
@@ -82,6 +87,7 @@ pub const KNOWN: &[ApiRange] = &[
     api(24, "AddPartitionsToTxn", 0, 5, 3),
     api(25, "AddOffsetsToTxn", 0, 4, 3),
     api(26, "EndTxn", 0, 5, 3),
+    api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
     api(28, "TxnOffsetCommit", 0, 5, 3),
     api(29, "DescribeAcls", 1, 3, 2),
     api(30, "CreateAcls", 1, 3, 2),
@@ -209,6 +215,7 @@ pub fn has_flexible_answer_header(key: i16, version: i16) -> bool {
 pub fn codec_version(key: i16, version: i16) -> i16 {
     match key {
         LIST_OFFSETS => version.min(LIST_OFFSETS_CODEC_MAX),
+        WRITE_TXN_MARKERS => version.min(WRITE_TXN_MARKERS_CODEC_MAX),
         DESCRIBE_LOG_DIRS => version.min(DESCRIBE_LOG_DIRS_CODEC_MAX),
         _ => version,
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use super::{api_versions, fetch, offset_commit, offset_fetch, parse_header, produce};
+use super::{api_versions, fetch, offset_commit, offset_fetch, parse_header, produce, write_txn_markers};
 
 /// Bytes that lengths, counts and varints are made of, more often than chance has it.
 fn byte() -> impl Strategy<Value = u8> {
@@ -134,6 +134,21 @@ proptest! {
                 let topics = request.groups.iter().flat_map(|group| group.topics.iter().flatten());
                 let indexes: usize = topics.map(|(_, indexes)| indexes.len()).sum();
                 prop_assert!(4 * indexes <= body.len());
+            }
+        }
+    }
+
+    #[test]
+    fn case_117_changed_and_arbitrary_markers_never_panic(
+        (version, body, noise) in
+            (1i16..=2).prop_flat_map(|v| (Just(v), changed(write_txn_markers::tests::body(v)), bytes())),
+    ) {
+        for body in [body, noise.into()] {
+            if let Ok(markers) = write_txn_markers::decode(version, &body) {
+                let topics = markers.iter().flat_map(|marker| &marker.topics);
+                let indexes: usize = topics.map(|(_, indexes)| indexes.len()).sum();
+                prop_assert!(16 * markers.len() + 4 * indexes <= body.len());
+                prop_assert!(version >= 2 || markers.iter().all(|marker| marker.transaction_version == 0));
             }
         }
     }

@@ -22,6 +22,7 @@ pub mod reader;
 pub mod schema;
 mod schemas;
 pub mod types;
+pub mod write_txn_markers;
 pub mod writer;
 
 #[cfg(test)]

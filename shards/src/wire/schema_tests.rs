@@ -161,7 +161,14 @@ fn with_null(key: i16, version: i16, passed: usize) -> Option<Bytes> {
 #[test]
 fn every_announced_api_has_a_schema_or_a_codec_of_its_own() {
     for range in apis::KNOWN {
-        let with_codec = [apis::PRODUCE, apis::FETCH, apis::OFFSET_COMMIT, apis::OFFSET_FETCH, apis::API_VERSIONS];
+        let with_codec = [
+            apis::PRODUCE,
+            apis::FETCH,
+            apis::OFFSET_COMMIT,
+            apis::OFFSET_FETCH,
+            apis::API_VERSIONS,
+            apis::WRITE_TXN_MARKERS,
+        ];
         let own = with_codec.contains(&range.key);
         assert_eq!(fields(range.key).is_none(), own, "{range:?}");
         assert_eq!(REQUESTS.iter().any(|(key, ..)| *key == range.key), !own, "{range:?} is tested here");
