@@ -141,6 +141,10 @@ impl Assembly for Oncilla {
         Ok((ctx.clone(), Rc::new(Requests(ctx))))
     }
 
+    async fn ready(&self, ctx: Rc<Ctx>) {
+        txn::reconcile(&ctx).await;
+    }
+
     async fn finish(&self, ctx: Rc<Ctx>) {
         ctx.metrics.serving.set(0);
         txn::close_all(&ctx).await;

@@ -41,6 +41,11 @@ pub trait Assembly: Send + Sync + 'static {
     where
         Self: Sized;
 
+    /// Does what needs all shards before clients may come, on the thread of one: all are built.
+    fn ready(&self, _ctx: Rc<Self::Ctx>) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
+
     /// Ends one shard, on its thread: all shards have drained, and still answer calls.
     fn finish(&self, ctx: Rc<Self::Ctx>) -> impl Future<Output = ()>;
 
@@ -281,6 +286,7 @@ impl<C: 'static> Shard<C> {
             assembly.finish(ctx).await;
             return Ok(());
         }
+        assembly.ready(ctx.clone()).await;
         let net = NetShard::start(service, NetSettings::from(&*config), started.quota, counters, listeners)
             .with_context(|| format!("shard {id} cannot accept"))?;
         progress.reached(Step::Serving);

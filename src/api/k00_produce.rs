@@ -5,6 +5,8 @@
 //! Limits: requests and bytes in work are bounded by the connection. Failure: each partition has its own code; only
 //! what does not parse closes the connection, and any error does with acks=0 (K0.7, KC.16).
 
+mod transactional;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,13 +15,15 @@ use std::time::Instant;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use oncilla_shards::batch::{self, Peek};
+use oncilla_shards::batch::{self, BatchHeader, Peek};
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, PartitionKey, ShardId};
 use oncilla_shards::image::Image;
 use oncilla_shards::partition::{Placed, Refusal, WaiterId};
+use oncilla_shards::producers::Permit;
 use oncilla_shards::session::TopicKey;
 use oncilla_shards::shard::{Appended, Effects, Sent};
+use oncilla_shards::txn::Identity;
 use oncilla_shards::wire::produce::{
     self, ProduceAnswer, ProducePartition, ProducePartitionAnswer, ProduceRequest, encode,
 };
@@ -27,6 +31,7 @@ use oncilla_shards::wire::{CurrentLeader, NodeEndpoint, TopicRef};
 use slab::Slab;
 use smallvec::SmallVec;
 
+use self::transactional::{Lines, Transaction};
 use super::topic_ref::{resolve, topic_key};
 use super::{Answer, Request, nodes};
 use crate::ctx::Ctx;
@@ -45,11 +50,26 @@ struct Item {
     at: usize,
     key: PartitionKey,
     records: Bytes,
+    /// Who wrote it, if it has a producer id.
+    producer: Option<Identity>,
+    transactional: bool,
+}
+
+impl Item {
+    fn new(at: usize, key: PartitionKey, records: Bytes) -> Self {
+        let header = BatchHeader::parse(&records).ok().filter(BatchHeader::is_idempotent);
+        let producer =
+            header.as_ref().map(|header| Identity { producer_id: header.producer_id, epoch: header.producer_epoch });
+        let transactional = header.is_some_and(|header| header.attributes.is_transactional());
+        Self { at, key, records, producer, transactional }
+    }
 }
 
 /// A request, or the part of it that one shard serves, until all its batches are settled.
 pub struct Call {
     version: i16,
+    /// Set if one of its batches is of a transaction.
+    transaction: Option<Transaction>,
     started: Instant,
     answers: RefCell<SmallVec<[ProducePartitionAnswer; 1]>>,
     open: Cell<usize>,
@@ -71,14 +91,17 @@ enum Waiting {
     Marker(OneshotSender<Result<(), ErrorCode>>),
 }
 
-/// Appends that wait to be durable, by waiter.
+/// Appends that wait to be durable, by waiter, and batches that wait for a coordinator.
 #[derive(Default)]
-pub struct ProduceWaiters(RefCell<Slab<Waiting>>);
+pub struct ProduceWaiters {
+    waiting: RefCell<Slab<Waiting>>,
+    lines: Lines,
+}
 
 impl ProduceWaiters {
     /// An append is durable, or never will be.
     pub fn settle(&self, ctx: &Rc<Ctx>, waiter: WaiterId, result: Result<(), ErrorCode>) {
-        let waiting = self.0.borrow_mut().remove(waiter.0 as usize);
+        let waiting = self.waiting.borrow_mut().remove(waiter.0 as usize);
         let (call, at) = match waiting {
             Waiting::Batch(call, at) => (call, at),
             Waiting::Marker(sender) => return sender.send(result),
@@ -93,16 +116,21 @@ impl ProduceWaiters {
 
     /// A waiter whose result `sender` takes.
     pub fn open(&self, sender: OneshotSender<Result<(), ErrorCode>>) -> WaiterId {
-        WaiterId(self.0.borrow_mut().insert(Waiting::Marker(sender)) as u64)
+        WaiterId(self.waiting.borrow_mut().insert(Waiting::Marker(sender)) as u64)
     }
 
     /// Nothing was appended for this waiter.
     pub fn close(&self, waiter: WaiterId) {
-        self.0.borrow_mut().remove(waiter.0 as usize);
+        self.waiting.borrow_mut().remove(waiter.0 as usize);
     }
 }
 
 impl Call {
+    /// One more thing has to settle before it is answered.
+    fn hold(&self) {
+        self.open.set(self.open.get() + 1);
+    }
+
     fn settled(&self, ctx: &Ctx) {
         self.open.set(self.open.get() - 1);
         if self.open.get() == 0 {
@@ -149,35 +177,57 @@ pub fn begin(ctx: &Rc<Ctx>, request: &Request, slot: crate::net::AnswerSlot) {
     let mut checked = Checked { ctx, request, image: &image, answers: SmallVec::new(), endpoints: Vec::new() };
     let items = checked.items(&decoded, last_mentions(partitions));
     let acks = decoded.acks;
+    let is_transactional = items.iter().any(|item| item.transactional);
+    let id = decoded.transactional_id.as_deref().filter(|_| is_transactional);
     let call = Rc::new(Call {
         version: request.version,
+        transaction: id.map(|id| Transaction::new(ctx, id, decoded.timeout_ms)),
         started: now(),
         answers: RefCell::new(checked.answers),
         // One more than there are batches: the request itself, until all are begun.
         open: Cell::new(items.len() + 1),
         finish: RefCell::new(Some(Finish::Client { slot, acks, endpoints: checked.endpoints })),
     });
-    let mut elsewhere: BTreeMap<ShardId, Vec<Item>> = BTreeMap::new();
+    let (mut here, mut elsewhere) = (SmallVec::new(), BTreeMap::<ShardId, Vec<Item>>::new());
     for item in items {
         match image.topic_by_id(item.key.topic).map(|topic| image.owner(topic, item.key.index)) {
             Some(owner) if owner != ctx.id => elsewhere.entry(owner).or_default().push(item),
-            _ => append(ctx, &call, item),
+            _ => here.push(item),
         }
     }
+    take_in(ctx, &call, here);
     for (owner, items) in elsewhere {
         pass_on(ctx, &call, owner, items);
     }
     call.settled(ctx);
 }
 
+/// Takes in the batches of a request for this shard; those of transactions may have to wait for a coordinator.
+fn take_in(ctx: &Rc<Ctx>, call: &Rc<Call>, items: SmallVec<[Item; 1]>) {
+    let mut of_transactions = Vec::new();
+    for item in items {
+        match item.producer {
+            Some(producer) if item.transactional => of_transactions.push((item, producer)),
+            _ => append(ctx, call, item, Permit::Unchecked),
+        }
+    }
+    if !of_transactions.is_empty() {
+        transactional::begin(ctx, call, of_transactions);
+    }
+}
+
 /// Appends one batch on this shard.
-fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item) {
-    let waiter = WaiterId(ctx.produces.0.borrow_mut().insert(Waiting::Batch(call.clone(), item.at)) as u64);
+fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item, permit: Permit) {
+    let fenced = item.producer.and_then(|who| ctx.txn.check_fence(who.producer_id, who.epoch).err());
+    let waiter = WaiterId(ctx.produces.waiting.borrow_mut().insert(Waiting::Batch(call.clone(), item.at)) as u64);
     let mut effects = Effects::new();
     let (appended, log_start) = {
         let mut shard = ctx.shard.borrow_mut();
-        let sent = Sent::unchecked(&item.records, call.version);
-        let appended = shard.append(&item.key, sent, now_ms(), Some(waiter), &mut effects);
+        let sent = Sent { records: &item.records, api_version: call.version, permit };
+        let appended = match fenced {
+            Some(code) => Appended::Refused(Box::new(Refusal::code(code, true))),
+            None => shard.append(&item.key, sent, now_ms(), Some(waiter), &mut effects),
+        };
         (appended, shard.partition(&item.key).map_or(Offset(-1), |partition| partition.log_start()))
     };
     let waits = matches!(appended, Appended::Waiting(_));
@@ -225,12 +275,12 @@ fn refuse(ctx: &Ctx, answer: &mut ProducePartitionAnswer, refusal: Refusal, log_
 
 /// Has another shard append; the lane keeps the order of a connection's requests.
 fn pass_on(ctx: &Rc<Ctx>, call: &Rc<Call>, owner: ShardId, items: Vec<Item>) {
-    let (ctx, call, version) = (ctx.clone(), call.clone(), call.version);
+    let (ctx, call, version, transaction) = (ctx.clone(), call.clone(), call.version, call.transaction.clone());
     spawn(async move {
         let places: Vec<usize> = items.iter().map(|item| item.at).collect();
         let seeds: SmallVec<[ProducePartitionAnswer; 1]> =
             places.iter().map(|&at| call.answers.borrow()[at].clone()).collect();
-        let answers = ctx.call(owner, move |ctx| serve_part(ctx, version, seeds, items)).await;
+        let answers = ctx.call(owner, move |ctx| serve_part(ctx, version, transaction, seeds, items)).await;
         for (at, answer) in places.into_iter().zip(answers) {
             call.answers.borrow_mut()[at] = answer;
             call.settled(&ctx);
@@ -241,16 +291,15 @@ fn pass_on(ctx: &Rc<Ctx>, call: &Rc<Call>, owner: ShardId, items: Vec<Item>) {
 async fn serve_part(
     ctx: Rc<Ctx>,
     version: i16,
+    transaction: Option<Transaction>,
     answers: SmallVec<[ProducePartitionAnswer; 1]>,
     items: Vec<Item>,
 ) -> SmallVec<[ProducePartitionAnswer; 1]> {
     let (sender, receiver) = oneshot();
     let open = Cell::new(items.len() + 1);
     let finish = RefCell::new(Some(Finish::Shard(sender)));
-    let call = Rc::new(Call { version, started: now(), answers: RefCell::new(answers), open, finish });
-    for (at, item) in items.into_iter().enumerate() {
-        append(&ctx, &call, Item { at, ..item });
-    }
+    let call = Rc::new(Call { version, transaction, started: now(), answers: RefCell::new(answers), open, finish });
+    take_in(&ctx, &call, items.into_iter().enumerate().map(|(at, item)| Item { at, ..item }).collect());
     call.settled(&ctx);
     receiver.await.expect("every batch is settled")
 }
@@ -288,13 +337,25 @@ impl Checked<'_> {
             }
             self.answers.push(answer);
             if let Ok(key) = found {
-                items.push(Item { at, key, records: partition.records.unwrap_or_default() });
+                items.push(Item::new(at, key, partition.records.unwrap_or_default()));
             }
+        }
+        if has_several_producers(&items) {
+            self.refuse_all(&items);
+            items.clear();
         }
         items
     }
 
-    /// K0.5 to K0.9, with transactions refused as of an unknown transactional id (A4).
+    fn refuse_all(&mut self, items: &[Item]) {
+        for item in items {
+            let answer = &mut self.answers[item.at];
+            answer.code = ErrorCode::InvalidProducerIdMapping;
+            answer.error_message = Some("the request has transactional batches of more than one producer".into());
+        }
+    }
+
+    /// K0.5 to K0.9.
     fn key_of(&self, partition: &ProducePartition, acks: i16) -> Result<PartitionKey, ErrorCode> {
         let topic = resolve(self.image, &partition.topic)?;
         if !topic.has(partition.index) {
@@ -307,9 +368,6 @@ impl Checked<'_> {
         }
         if topic.is_internal() && self.request.client_id.as_deref() != Some(ADMIN_CLIENT) {
             return Err(ErrorCode::InvalidTopicException);
-        }
-        if batch::peek(records).transactional {
-            return Err(ErrorCode::InvalidProducerIdMapping);
         }
         if self.image.owner(topic, partition.index) != self.ctx.id && !self.ctx.forwards() {
             return Err(ErrorCode::NotLeaderOrFollower);
@@ -335,6 +393,13 @@ fn whole_request_code(partitions: &[ProducePartition], decoded: &ProduceRequest)
     }
     let unauthorized = decoded.transactional_id.is_none() && peeks().any(|peek| peek.transactional);
     unauthorized.then_some(ErrorCode::TransactionalIdAuthorizationFailed)
+}
+
+/// A2.6.
+fn has_several_producers(items: &[Item]) -> bool {
+    let mut producers = items.iter().filter(|item| item.transactional).map(|item| item.producer);
+    let first = producers.next();
+    producers.any(|producer| Some(producer) != first)
 }
 
 /// K0.28: of a partition named twice the last one counts.

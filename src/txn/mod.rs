@@ -14,6 +14,7 @@ mod kind;
 mod markers;
 mod offsets;
 mod producer_ids;
+mod reconcile;
 mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -44,6 +45,7 @@ pub use self::kind::DIRECTORY;
 use self::kind::TxnSlots;
 pub use self::offsets::CommitsInFlight;
 pub use self::producer_ids::next as next_producer_id;
+pub use self::reconcile::reconcile;
 pub use self::settings::settings;
 use crate::config::Config;
 use crate::ctx::Ctx;

@@ -71,9 +71,7 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_completing_transactions", "Decided transactions without all markers", |s| &s.txn_completing),
     ("kafka_parked_transaction_requests", "Requests that wait for a transaction", |s| &s.txn_parked),
     ("kafka_partition_open_transactions", "Transactions open on partitions", |s| &s.open_transactions),
-    ("kafka_partition_open_transaction_age_ms_max", "Age of the oldest of them", |s| {
-        &s.open_transaction_age_ms_max
-    }),
+    ("kafka_partition_open_transaction_age_ms_max", "Age of the oldest of them", |s| &s.open_transaction_age_ms_max),
     ("kafka_last_stable_offset_lag_max", "Most records of a partition that wait for a transaction to end", |s| {
         &s.last_stable_offset_lag_max
     }),
