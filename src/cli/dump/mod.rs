@@ -1,4 +1,5 @@
-//! `oncilla dump log`, `oncilla dump producers` and `oncilla dump groups`: read a data directory offline and change nothing in it.
+//! `oncilla dump log`, `oncilla dump producers` and `oncilla dump groups`: read a data directory offline and change
+//! nothing in it.
 
 mod groups;
 mod log;
