@@ -210,3 +210,34 @@ def commits(side, scaled):
         times = commit_latencies(server, topic, 1000, scaled(10, 4), scaled(3, 2))
         at = lambda share: times[min(len(times) - 1, int(len(times) * share))]
         return {f"G2 OffsetCommit at 1,000/s, {n} (us, less)": at(s) for n, s in (("p50", 0.5), ("p99", 0.99))}
+
+
+IDLE_GROUPS = 10_000
+
+
+def idle(side, scaled):
+    """Memory of groups that have committed one offset each and have no members."""
+    with side.start(SETTINGS) as server:
+        topic = side.topic(server, 4)
+        offsets_durable(side, server)
+        value = {"GenerationIdOrMemberEpoch": -1, "Topics": [{"Name": topic, "Partitions": [
+            {"PartitionIndex": 0, "CommittedOffset": 1, "CommittedMetadata": ""}]}]}
+        count = scaled(IDLE_GROUPS, 1000)
+        finder, connections = Connection(server.address()), {}
+
+        def commit(name):
+            found = finder.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [name]})["Coordinators"][0]
+            at = (found["Host"], found["Port"])
+            connection = connections.get(at) or connections.setdefault(at, Connection(at))
+            answer = connection.call("OffsetCommit", 9, {"GroupId": name, **value})
+            assert answer["Topics"][0]["Partitions"][0]["ErrorCode"] == 0, answer
+
+        # What the first groups bring along is no cost of a group.
+        for n in range(200):
+            commit(f"first-{n}")
+        before = server.rss_kib()
+        for n in range(count):
+            commit(f"idle-{n}")
+        time.sleep(1)
+        return {f"G4 memory of {IDLE_GROUPS:,} idle groups (MiB, less)":
+                (server.rss_kib() - before) / 1024 * IDLE_GROUPS / count}

@@ -168,7 +168,8 @@ impl Assembly for Oncilla {
     }
 }
 
-/// Shows that the shard is alive, lets time pass for its groups and transactions, and takes over what the runtime and the connections count.
+/// Shows that the shard is alive, lets time pass for its groups and transactions, and takes over what the runtime and
+/// the connections count.
 fn beat(ctx: &Rc<Ctx>, mesh: Rc<Mesh<Ctx>>, net: Arc<NetCounters>) {
     let (ctx, metrics) = (ctx.clone(), ctx.metrics.clone());
     every(Duration::from_millis(BEAT_MS), move || {

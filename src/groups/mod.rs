@@ -3,9 +3,10 @@
 //!
 //! The core in `oncilla_shards::groups` decides. A request waits here until its answer comes, which for JoinGroup and
 //! SyncGroup can be minutes; who goes away meanwhile leaves a number behind that its answer removes. Time stands still
-//! for groups until clients can be served, so a slow start costs no member its session (contract G19.8).
-//! Limits: one waiting request for each connection, and [`GROUP_PARKED_BYTES_MAX`] of those that may be parked. Failure: a slot whose disk fails answers COORDINATOR_NOT_AVAILABLE;
-//! when the broker stops, parked requests are answered NOT_COORDINATOR, which sends their clients looking.
+//! for groups until clients can be served, so a slow start costs no member its session (contract G19.8). Limits: one
+//! waiting request for each connection, and [`GROUP_PARKED_BYTES_MAX`] of those that may be parked. Failure: a slot
+//! whose disk fails answers COORDINATOR_NOT_AVAILABLE; when the broker stops, parked requests are answered
+//! NOT_COORDINATOR, which sends their clients looking.
 
 mod kind;
 mod settings;

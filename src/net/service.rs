@@ -19,8 +19,9 @@ pub trait Service: 'static {
     /// Whether requests with this key may be in work together with neighbours of the same kind (Produce).
     fn overlaps(&self, api_key: i16) -> bool;
 
-    /// Whether requests with this key may wait for other clients, for minutes: their bytes are given back to the budgets
-    /// when they begin, and the service bounds them itself. Otherwise a few of them would keep everybody else unread.
+    /// Whether requests with this key may wait for other clients, for minutes: their bytes are given back to the
+    /// budgets when they begin, and the service bounds them itself. Otherwise a few of them would keep everybody else
+    /// unread.
     fn parks(&self, api_key: i16) -> bool {
         let _ = api_key;
         false

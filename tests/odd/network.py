@@ -87,6 +87,7 @@ def checks(report, server):
         ("connections that open and close, 2,000 of them", churn, 16),
     ):
         report.check(name, flat, field, run, spare)
+    report.check("no descriptor is left for another connection", no_descriptors, field)
     report.check("connections leave nothing open", leftovers, field)
 
 
@@ -334,6 +335,31 @@ def resets(field):
 def churn(field):
     for _ in range(2000):
         field.connect().close()
+
+
+def no_descriptors(field):
+    """Accepting fails until descriptors come back; who is connected is served all the time, and no core spins."""
+    if field.server.kind == "kafka":
+        raise Skip("the limit of a JVM covers its files and jars too")
+    pid, held = field.server.process.pid, []
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    files = len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (files + 20, before[1]))
+    try:
+        for _ in range(200):
+            held.append(socket.create_connection(field.server.address(), timeout=5))
+        time.sleep(0.5)
+        busy = field.server.cpu_seconds()
+        field.good.call("Metadata", 9, {"Topics": []})
+        time.sleep(1)
+        busy = field.server.cpu_seconds() - busy
+        assert busy < 0.5, f"{busy:.2f} s of CPU in a second without work"
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        for connection in held:
+            connection.close()
+    field.served()
+    return f"{busy:.2f} s of CPU in a second of it"
 
 
 def leftovers(field):

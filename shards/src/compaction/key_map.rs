@@ -118,7 +118,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_map_says_what_a_map_of_keys_says(puts in prop::collection::vec(prop::collection::vec(0u8..4, 0..3), 0..60)) {
+        fn the_map_says_what_a_map_of_keys_says(
+            puts in prop::collection::vec(prop::collection::vec(0u8..4, 0..3), 0..60)
+        ) {
             let (mut map, mut model) = (KeyMap::new(64 * SLOT_BYTES, 100, SECRET), HashMap::new());
             for (offset, key) in puts.iter().enumerate() {
                 prop_assert!(map.put(key, Offset(offset as i64)));

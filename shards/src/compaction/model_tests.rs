@@ -173,7 +173,9 @@ fn contents(log: &Log) -> BTreeMap<i64, (i64, usize, Option<Vec<u8>>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn a10_a_reader_from_the_start_always_ends_with_the_state_of_the_whole_log(ops in prop::collection::vec(op(), 1..70)) {
+    fn a10_a_reader_from_the_start_always_ends_with_the_state_of_the_whole_log(
+        ops in prop::collection::vec(op(), 1..70)
+    ) {
         let mut pair = Pair { cleaned: Log::new(), whole: Log::new(), producers: Default::default() };
         for op in &ops {
             pair.step(op);

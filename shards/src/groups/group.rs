@@ -1,7 +1,7 @@
 //! One group: its offsets, and its members under one of the two protocols.
 //!
-//! Dispatches each request to the part that decides about it. A group exists from its first member or commit until it is
-//! deleted or expires; what is asked of an absent one leaves nothing behind.
+//! Dispatches each request to the part that decides about it. A group exists from its first member or commit until it
+//! is deleted or expires; what is asked of an absent one leaves nothing behind.
 
 use std::sync::Arc;
 

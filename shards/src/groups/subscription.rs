@@ -1,8 +1,8 @@
 //! The bytes that classic consumers exchange: subscriptions and assignments of protocol type `consumer`.
 //!
-//! The broker carries them unread, except where the contract has it look: G10.4 (which topics a group subscribes to) and
-//! G18 (conversion between the protocols). Versions above the known ones are read as the highest known one, as Kafka
-//! does. What does not parse is `None`, whatever the bytes (contract 0.10).
+//! The broker carries them unread, except where the contract has it look: G10.4 (which topics a group subscribes to)
+//! and G18 (conversion between the protocols). Versions above the known ones are read as the highest known one, as
+//! Kafka does. What does not parse is `None`, whatever the bytes (contract 0.10).
 
 use bytes::{BufMut, Bytes, BytesMut};
 

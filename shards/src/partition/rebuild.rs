@@ -1,8 +1,8 @@
 //! Puts a partition together again from what its files hold after a start.
 //!
 //! The edges (and the simulator) read files, cut each at its last whole batch and feed the batches in here, oldest
-//! first. A start never appends to a segment it found, so every segment has one leader epoch, the one in its name; of one
-//! that was cleaned the edge knows the epochs that it was made of, and hands the whole history over.
+//! first. A start never appends to a segment it found, so every segment has one leader epoch, the one in its name; of
+//! one that was cleaned the edge knows the epochs that it was made of, and hands the whole history over.
 
 use super::{EpochHistory, Recovered, Segment, SegmentId};
 use crate::batch::{BatchHeader, ControlRecord};

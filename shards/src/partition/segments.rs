@@ -180,8 +180,8 @@ impl Segments {
         self.list.iter().map(Segment::bytes).sum()
     }
 
-    /// Puts a cleaned segment in the place of those that it was made of. One of them may have gone meanwhile, because the
-    /// log start moved; with all of them gone so is their place, and this says false.
+    /// Puts a cleaned segment in the place of those that it was made of. One of them may have gone meanwhile, because
+    /// the log start moved; with all of them gone so is their place, and this says false.
     pub fn replace(&mut self, old: &[SegmentId], new: Segment) -> bool {
         let Some(at) = self.list.iter().position(|segment| old.contains(&segment.id)) else { return false };
         let count = self.list[at..].iter().take_while(|segment| old.contains(&segment.id)).count();

@@ -154,7 +154,8 @@ impl Producers {
         }
     }
 
-    /// A5.4 and A5.5: whether a verification that is under way lets a batch with this sequence in, transactional or not.
+    /// A5.4 and A5.5: whether a verification that is under way lets a batch with this sequence in, transactional or
+    /// not.
     #[inline]
     pub(super) fn admits_sequence(&self, header: &BatchHeader, has_batches: bool) -> bool {
         let Some(known) = self.verifications.get(header.producer_id) else { return true };

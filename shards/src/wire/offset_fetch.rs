@@ -113,8 +113,8 @@ pub(super) mod tests {
         TopicName(text(name))
     }
 
-    /// A request as kafka-protocol encodes it: of one group up to version 7, then of two. Version 10 has no topics here,
-    /// which makes it equal to version 9.
+    /// A request as kafka-protocol encodes it: of one group up to version 7, then of two. Version 10 has no topics
+    /// here, which makes it equal to version 9.
     pub(in crate::wire) fn golden(version: i16) -> Bytes {
         let mut request = TheirRequest::default().with_require_stable(version >= STABLE_FROM);
         if version < GROUPS_FROM {

@@ -1,7 +1,8 @@
 //! The members of a classic group, and what has to be known of all of them together.
 //!
 //! Owned by the group. Kept up to date with every change, because joins come in storms: how many members support each
-//! protocol, how many are parked in JoinGroup, and which instance ids are taken. Finding a member costs a binary search.
+//! protocol, how many are parked in JoinGroup, and which instance ids are taken. Finding a member costs a binary
+//! search.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Offsets that a group has committed: how far it has come in each partition.
 //!
-//! Owned by the group. Every change is an [`OffsetsEntry`] that is recorded and then applied, so that a start arrives at
-//! the same state. Who may commit is decided before, by the members' side; here is what may be stored, for how long,
-//! and what reads back. Limits: `offset.metadata.max.bytes` for one partition, `message.max.bytes` for one request.
-//! A partition takes 32 bytes, and some more only with metadata or a retention of its own: brokers hold millions.
+//! Owned by the group. Every change is an [`OffsetsEntry`] that is recorded and then applied, so that a start arrives
+//! at the same state. Who may commit is decided before, by the members' side; here is what may be stored, for how long,
+//! and what reads back. Limits: `offset.metadata.max.bytes` for one partition, `message.max.bytes` for one request. A
+//! partition takes 32 bytes, and some more only with metadata or a retention of its own: brokers hold millions.
 
 mod entry;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Offsets of transactions that have not ended (contract C3 to C5): each belongs to a producer, a group and a partition.
+//! Offsets of transactions that have not ended (contract C3 to C5): each belongs to a producer, a group and a
+//! partition.
 //!
 //! A group has one of these only while a transaction holds offsets of it. What is pending keeps the partition's
 //! committed offset and the group from expiring, and a read that asks for stable offsets waits for it. Whichever record
