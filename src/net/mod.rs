@@ -19,6 +19,8 @@ mod sweep;
 mod writer;
 
 pub use answers::AnswerSlot;
+#[cfg(test)]
+pub use answers::Answers;
 pub use counters::NetCounters;
 pub use listener::{BindError, bind_all};
 pub use quota::{ConnectionQuota, Permit};

@@ -283,3 +283,7 @@ fn added(ctx: &Ctx, call: &Call, at: usize, code: ErrorCode) {
     }
     call.settled(ctx);
 }
+
+#[cfg(test)]
+#[path = "transactional_tests.rs"]
+mod tests;

@@ -1,0 +1,245 @@
+//! Contract A4 and A2.6 from the bytes of a Produce request to its answer, with the coordinator of the same broker.
+
+use std::collections::VecDeque;
+use std::fs;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use kafka_protocol::messages::{ProduceResponse, TransactionalId};
+use kafka_protocol::protocol::{Decodable, Encodable};
+use oncilla_shards::batch::BatchBuilder;
+use oncilla_shards::ids::ProducerEpoch;
+use oncilla_shards::txn::Adopted;
+
+use super::*;
+use crate::api::Request;
+use crate::api::codec::text;
+use crate::api::testing::{self, block_on};
+use crate::net::Answers;
+use crate::partitions;
+use crate::txn::tests::{end, init, state};
+use crate::txn::{adopt, ask as ask_coordinator, deadline, reconcile};
+
+type Producer = (i64, i16);
+
+/// A shard with the topic `t` of three partitions.
+fn shard() -> (Rc<Ctx>, tempfile::TempDir) {
+    let (ctx, dir) = testing::ctx();
+    fs::create_dir_all(ctx.files.data.topics()).expect("creatable");
+    testing::create_topic(&ctx, "t", 3);
+    (ctx, dir)
+}
+
+fn key(ctx: &Ctx, index: i32) -> PartitionKey {
+    PartitionKey { topic: ctx.image().topic("t").expect("it was made").id, index }
+}
+
+fn batch(of: Producer, sequence: i32) -> Bytes {
+    let batch = BatchBuilder::new().producer(of.0, of.1, sequence).transactional();
+    Bytes::from(batch.record(None, Some(b"v")).build())
+}
+
+/// Begins a request with these batches for partitions of `t`.
+fn begin_request(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)]) -> Rc<Answers> {
+    let data = |(index, records): &(i32, Bytes)| {
+        PartitionProduceData::default().with_index(*index).with_records(Some(records.clone()))
+    };
+    let partitions = batches.iter().map(data).collect();
+    let topic = TopicProduceData::default().with_name(text("t").into()).with_partition_data(partitions);
+    let asked = ProduceRequest::default()
+        .with_transactional_id(Some(TransactionalId(text(id))))
+        .with_acks(-1)
+        .with_timeout_ms(30_000)
+        .with_topic_data(vec![topic]);
+    let mut body = BytesMut::new();
+    asked.encode(&mut body, version).expect("a request of this version");
+    let request = Request { key: 0, version, client_id: None, body: body.freeze(), listener: 0, peer: None };
+    let answers = Rc::new(Answers::default());
+    super::super::begin(ctx, &request, answers.open(0, false, None));
+    answers
+}
+
+/// What a partition was answered.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    code: i16,
+    base: i64,
+    log_start: i64,
+    has_message: bool,
+}
+
+async fn told(version: i16, answers: &Answers) -> Vec<Told> {
+    while !answers.has_ready() {
+        answers.ready.notified().await;
+    }
+    let mut out = VecDeque::new();
+    assert_eq!(answers.take_ready(&mut out), None);
+    let mut bytes = Bytes::from(out[0].body.chunks.concat());
+    let answer = ProduceResponse::decode(&mut bytes, version).expect("an answer of this version");
+    let tell = |one: &kafka_protocol::messages::produce_response::PartitionProduceResponse| Told {
+        code: one.error_code,
+        base: one.base_offset,
+        log_start: one.log_start_offset,
+        has_message: one.error_message.is_some(),
+    };
+    answer.responses.iter().flat_map(|topic| topic.partition_responses.iter().map(tell)).collect()
+}
+
+fn produce(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)]) -> Vec<Told> {
+    block_on(async { told(version, &begin_request(ctx, version, id, batches)).await })
+}
+
+fn code(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)]) -> i16 {
+    let told = produce(ctx, version, id, batches);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].code == 0 || told[0].base == -1);
+    told[0].code
+}
+
+fn identity(of: Producer) -> Identity {
+    Identity { producer_id: ProducerId(of.0), epoch: ProducerEpoch(of.1) }
+}
+
+/// Adds a partition as old clients do.
+fn add(ctx: &Rc<Ctx>, id: &str, of: Producer, index: i32) {
+    let partitions = vec![key(ctx, index)];
+    let add = Add { producer: identity(of), partitions, groups: Vec::new(), by: AddBy::Client };
+    let answer = block_on(ask_coordinator(ctx, id, TxnRequest::Add(add), deadline()));
+    assert_eq!(answer, Ok(Reply::Added));
+}
+
+/// Waits until the markers of an ended transaction are written.
+fn complete(ctx: &Rc<Ctx>, id: &str, expected: &str) {
+    let began = now();
+    while state(ctx, id) != expected {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", state(ctx, id));
+        block_on(crate::rt::sleep(Duration::from_millis(2)));
+    }
+}
+
+fn is_open(ctx: &Ctx, index: i32) -> bool {
+    let shard = ctx.shard.borrow();
+    let partition = shard.partition(&key(ctx, index)).expect("open");
+    partition.last_stable_offset() < partition.high_watermark()
+}
+
+#[test]
+fn a4_produce_12_adds_its_partitions_and_they_are_ended_by_markers() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    let told = produce(&ctx, 12, "x", &[(0, batch(of, 0)), (1, batch(of, 0))]);
+    assert!(told.iter().all(|one| (one.code, one.base, one.log_start) == (0, 0, 0)), "{told:?}");
+    assert_eq!(state(&ctx, "x"), "Ongoing");
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 1))]), 0, "it is open here");
+    assert!(is_open(&ctx, 0) && is_open(&ctx, 1) && !is_open(&ctx, 2));
+    let (ended, _, epoch) = end(&ctx, 5, "x", of, true);
+    assert_eq!((ended, epoch), (0, of.1 + 1));
+    complete(&ctx, "x", "CompleteCommit");
+    assert!(!is_open(&ctx, 0) && !is_open(&ctx, 1));
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 2))]), 47, "f35: the epoch is over");
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch((of.0, epoch), 0))]), 0);
+    assert!(ctx.produces.lines.0.borrow().is_empty());
+}
+
+#[test]
+fn a4_batches_behind_one_that_asks_keep_their_order() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    block_on(async {
+        let begun: Vec<_> = (0..5).map(|n| begin_request(&ctx, 12, "x", &[(0, batch(of, n))])).collect();
+        for (base, answers) in (0..).zip(&begun) {
+            let told = told(12, answers).await;
+            assert_eq!((told[0].code, told[0].base), (0, base), "{told:?}");
+        }
+    });
+    assert!(ctx.produces.lines.0.borrow().is_empty());
+}
+
+#[test]
+fn f30_a_partition_that_is_not_added_is_120_or_48_and_one_that_is_takes_the_batch() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    add(&ctx, "x", of, 1);
+    for (version, expected) in [(11, 120), (10, 48), (3, 48)] {
+        let told = produce(&ctx, version, "x", &[(0, batch(of, 0)), (1, batch(of, 0))]);
+        assert_eq!((told[0].code, told[0].log_start, told[1].code), (expected, -1, 0), "{version}");
+        assert_eq!(told[0].has_message, version == 10, "{version}");
+    }
+    assert!(!is_open(&ctx, 0) && is_open(&ctx, 1));
+}
+
+#[test]
+fn a4_codes_of_the_coordinator_become_those_of_produce() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    for version in [10, 11, 12] {
+        assert_eq!(code(&ctx, version, "no", &[(0, batch(of, 0))]), 49, "{version}");
+        assert_eq!(code(&ctx, version, "x", &[(0, batch((of.0 + 100, 0), 0))]), 49, "{version}");
+        assert_eq!(code(&ctx, version, "x", &[(0, batch((of.0, of.1 + 1), 0))]), 47, "{version}");
+    }
+    let table = [
+        (ErrorCode::ConcurrentTransactions, [51, 19, 19]),
+        (ErrorCode::TransactionAbortable, [120, 120, 48]),
+        (ErrorCode::NotCoordinator, [19, 19, 19]),
+        (ErrorCode::CoordinatorLoadInProgress, [19, 19, 19]),
+        (ErrorCode::CoordinatorNotAvailable, [19, 19, 19]),
+        (ErrorCode::UnknownTopicOrPartition, [3, 3, 3]),
+    ];
+    for (coordinator, expected) in table {
+        assert_eq!([12, 11, 10].map(|version| translate(coordinator, version).wire()), expected, "{coordinator:?}");
+    }
+}
+
+#[test]
+fn f36_batches_of_two_producers_are_49_for_every_partition() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    for other in [(of.0 + 1, of.1), (of.0, of.1 + 1)] {
+        let told = produce(&ctx, 12, "x", &[(0, batch(of, 0)), (1, batch(other, 0))]);
+        assert!(told.iter().all(|one| one.code == 49 && one.has_message), "{told:?}");
+    }
+    assert_eq!(state(&ctx, "x"), "Empty");
+}
+
+#[test]
+fn a_fenced_producer_writes_nowhere_not_even_plain_batches() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 0))]), 0);
+    assert_eq!(init(&ctx, "x").0, of.0);
+    complete(&ctx, "x", "Empty");
+    let plain = Bytes::from(BatchBuilder::new().producer(of.0, of.1, 0).record(None, Some(b"v")).build());
+    for batch in [batch(of, 1), plain] {
+        assert_eq!(code(&ctx, 12, "x", &[(2, batch)]), 47);
+    }
+}
+
+#[test]
+fn a8_a_start_adopts_what_is_the_coordinators_and_aborts_what_is_nobodys() {
+    let (ctx, _dir) = shard();
+    let (of, lost) = (init(&ctx, "x"), (77_777, 3));
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 0))]), 0);
+    // Written without a coordinator, as if its log had been lost.
+    let end_of_log = block_on(async {
+        let sent = oncilla_shards::shard::Sent::unchecked;
+        let mut effects = Vec::new();
+        let batch = batch(lost, 0);
+        ctx.shard.borrow_mut().append(&key(&ctx, 1), sent(&batch, 12), now_ms(), None, &mut effects);
+        ctx.carry_out(effects);
+        ctx.files.writing_ended(&[key(&ctx, 1)]).await;
+        ctx.shard.borrow().partition(&key(&ctx, 1)).expect("open").high_watermark()
+    });
+    assert_eq!(end_of_log, Offset(1));
+    let next = testing::restarted(&ctx);
+    partitions::open_all(&next).expect("opened");
+    assert_eq!(next.shard.borrow().doubted().len(), 2);
+    let found = next.shard.borrow().doubted();
+    assert_eq!(block_on(adopt(&next, found[0].clone())), Adopted::Abort(ProducerEpoch(3)));
+    block_on(reconcile(&next));
+    assert_eq!(next.shard.borrow().doubted(), []);
+    assert!(is_open(&next, 0) && !is_open(&next, 1));
+    assert_eq!(code(&next, 12, "x", &[(0, batch(of, 1))]), 0);
+    assert_eq!(end(&next, 4, "x", of, false).0, 0);
+    complete(&next, "x", "CompleteAbort");
+    assert!(!is_open(&next, 0));
+}
