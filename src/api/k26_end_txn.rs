@@ -1,4 +1,5 @@
-//! EndTxn (key 26), versions 0 to 5: contract B6. From version 5 on every end takes a new epoch, which the answer tells.
+//! EndTxn (key 26), versions 0 to 5: contract B6. From version 5 on every end takes a new epoch, which the answer
+//! tells.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! Offsets of transactions, on the shard of their group: the commit asks the coordinator of its transaction first, and the
-//! end of a transaction comes from there.
+//! Offsets of transactions, on the shard of their group: the commit asks the coordinator of its transaction first, and
+//! the end of a transaction comes from there.
 //!
-//! The group is in the transaction, durably, before an offset is pending: so every pending offset has a coordinator that
-//! will end it. What ends on the way is revoked (`txn::CommitsInFlight`).
+//! The group is in the transaction, durably, before an offset is pending: so every pending offset has a coordinator
+//! that will end it. What ends on the way is revoked (`txn::CommitsInFlight`).
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Offsets in transactions (contract C3, C4.3): what is pending, who may commit it, and what a marker makes of it; and a
-//! model that reads the records in their order.
+//! Offsets in transactions (contract C3, C4.3): what is pending, who may commit it, and what a marker makes of it;
+//! and a model that reads the records in their order.
 
 use std::collections::BTreeMap;
 

@@ -188,11 +188,16 @@ own! {
         "Asks for the transaction of a batch whose client does not add partitions itself.";
     "transaction.remove.expired.transaction.cleanup.interval.ms" Int Some("3600000"), None,
         "Time between two looks for transactional ids that nobody uses.";
-    "transaction.state.log.load.buffer.size" Int Some("5242880"), None, "Kept for tools: the state of transactions is no topic.";
-    "transaction.state.log.min.isr" Int Some("2"), None, "Kept for tools: the state of transactions is no topic.";
-    "transaction.state.log.num.partitions" Int Some("50"), None, "Kept for tools: the state of transactions is no topic.";
-    "transaction.state.log.replication.factor" Short Some("3"), None, "Kept for tools: the state of transactions is no topic.";
-    "transaction.state.log.segment.bytes" Int Some("104857600"), None, "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.load.buffer.size" Int Some("5242880"), None,
+        "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.min.isr" Int Some("2"), None,
+        "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.num.partitions" Int Some("50"), None,
+        "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.replication.factor" Short Some("3"), None,
+        "Kept for tools: the state of transactions is no topic.";
+    "transaction.state.log.segment.bytes" Int Some("104857600"), None,
+        "Kept for tools: the state of transactions is no topic.";
     "transaction.two.phase.commit.enable" Boolean Some("false"), None,
         "Allows transactions without a timeout, by a version that clients do not use yet.";
     "transactional.id.expiration.ms" Int Some("604800000"), None, "A transactional id idle for so long is forgotten.";

@@ -1,5 +1,5 @@
-//! What a classic group has to say about offsets: who may commit (contract G8.4 to G8.7, eos contract C4.3), which topics it reads
-//! (G10.4), and how old its offsets may get (G10.7).
+//! What a classic group has to say about offsets: who may commit (contract G8.4 to G8.7, eos contract C4.3), which
+//! topics it reads (G10.4), and how old its offsets may get (G10.7).
 
 use std::collections::BTreeSet;
 

@@ -41,7 +41,8 @@ impl Consumer {
         if is_theirs { Ok(()) } else { Err(stale) }
     }
 
-    /// Eos contract C4.3, for a commit that names a membership; the instance id is not looked at. All partitions or none.
+    /// Eos contract C4.3, for a commit that names a membership; the instance id is not looked at.
+    /// All partitions or none.
     pub fn check_txn_commit(&self, commit: &Commit, turn: &Turn<'_>) -> Result<(), ErrorCode> {
         if self.members.is_empty() && commit.generation < 0 {
             return Ok(());
