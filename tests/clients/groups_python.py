@@ -100,6 +100,9 @@ class KafkaPython(Member):
             max_poll_records=40,
             **more,
         )
+        # Its leader assigns what it knows of by then, and when it joins again because it has heard of more, a poll that
+        # ends in between loses the answer for good.
+        self.consumer.partitions_for_topic(self.where)
 
     def poll(self):
         got = self.consumer.poll(timeout_ms=100)
