@@ -39,7 +39,7 @@ const DESCRIBE_LOG_DIRS_CODEC_MAX: i16 = 4;
 
 /// Whether clients may use transactions: their APIs are announced and served, `transaction.version` is a feature, and
 /// InitProducerId takes transactional ids. Handlers and encodings are there either way.
-pub const TRANSACTIONS_SERVED: bool = false;
+pub const TRANSACTIONS_SERVED: bool = true;
 
 /// APIs that are announced only with transactions.
 const TRANSACTIONAL: &[i16] = &[24, 25, 26, 27, 28, 65, 66];
