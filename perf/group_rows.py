@@ -146,11 +146,16 @@ def settle(side, kind):
 def offsets_durable(side, server):
     """Kafka flushes its topic of offsets after each write, on the side that is compared as durable."""
     Group(server.address(), "warm-up").end()
+    flush_each_write(side, server, "__consumer_offsets")
+
+
+def flush_each_write(side, server, topic):
+    """Kafka flushes this topic of its own after each write, on the side that is compared as durable."""
     if side.name != "kafka fsync":
         return
     cluster = Cluster(server.address())
     change = [{"Name": "flush.messages", "ConfigOperation": 0, "Value": "1"}]
-    value = {"Resources": [{"ResourceType": 2, "ResourceName": "__consumer_offsets", "Configs": change}]}
+    value = {"Resources": [{"ResourceType": 2, "ResourceName": topic, "Configs": change}]}
     answer = cluster.call("IncrementalAlterConfigs", 1, value)["Responses"][0]
     assert answer["ErrorCode"] == 0, answer
     cluster.drop()

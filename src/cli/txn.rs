@@ -1,11 +1,15 @@
-//! `oncilla txn list|describe`.
+//! `oncilla txn list|describe|find-hanging|abort`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
 use clap::Subcommand;
 use serde_json::json;
 
 use super::output::{self, Format};
 use super::topic::ClusterArgs;
 use crate::client::Client;
+use crate::client::hanging::OpenTxn;
 use crate::client::transactions::{TxnSummary, TxnView};
 
 /// Arguments of `txn`.
@@ -28,6 +32,30 @@ enum TxnCommand {
         #[arg(long, value_enum, default_value = "table")]
         format: Format,
     },
+    /// Find transactions that are open in a partition and that no coordinator will end
+    FindHanging {
+        /// Look in this topic only [default: all topics]
+        #[arg(long)]
+        topic: Option<String>,
+        /// Leave out those that were written to within this time; no less than the longest transaction timeout in use
+        #[arg(long, value_name = "MS", default_value_t = HANGING_AFTER_MS)]
+        older_than_ms: u64,
+        /// How to print
+        #[arg(long, value_enum, default_value = "table")]
+        format: Format,
+    },
+    /// Abort a transaction in one partition, as find-hanging lists it; others keep what they have of it
+    Abort {
+        /// Topic of the partition
+        #[arg(long)]
+        topic: String,
+        /// The partition
+        #[arg(long)]
+        partition: i32,
+        /// Where the transaction begins
+        #[arg(long, value_name = "OFFSET")]
+        start_offset: i64,
+    },
     /// Show who a transactional id is, and what its transaction touches
     Describe {
         /// The id
@@ -38,12 +66,29 @@ enum TxnCommand {
     },
 }
 
+/// When an open transaction that nobody writes to is looked at: `transaction.max.timeout.ms` by default.
+const HANGING_AFTER_MS: u64 = 900_000;
+
 /// Runs it.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut client = Client::connect(&args.cluster.bootstrap)?;
     match &args.command {
         TxnCommand::List { states, format } => list(&client.transactions(states)?, *format),
         TxnCommand::Describe { id, format } => describe(id, &client.transaction(id)?, *format),
+        TxnCommand::FindHanging { topic, older_than_ms, format } => {
+            let quiet_since_ms = now_ms().saturating_sub_unsigned(*older_than_ms);
+            hanging(&client.hanging_transactions(topic.as_deref(), quiet_since_ms)?, *format)
+        }
+        TxnCommand::Abort { topic, partition, start_offset } => {
+            let open = client.open_transactions(Some(topic))?;
+            let found = open.iter().find(|one| one.partition == *partition && one.start_offset == *start_offset);
+            let Some(one) = found else {
+                bail!("no transaction is open in {topic} partition {partition} from offset {start_offset} on");
+            };
+            client.abort_open(one)?;
+            output::line(format!("aborted producer {} in {topic} partition {partition}", one.producer_id))?;
+            Ok(())
+        }
     }
 }
 
@@ -89,6 +134,40 @@ fn describe(id: &str, one: &TxnView, format: Format) -> anyhow::Result<()> {
     rows.extend(one.partitions.iter().map(|(topic, indexes)| [format!("topic {topic}"), list(indexes)]));
     output::table(["transactional id", id], rows)?;
     Ok(())
+}
+
+fn hanging(all: &[OpenTxn], format: Format) -> anyhow::Result<()> {
+    if format == Format::Json {
+        for one in all {
+            output::line(json!({
+                "topic": one.topic,
+                "partition": one.partition,
+                "producer_id": one.producer_id,
+                "epoch": one.epoch,
+                "coordinator_epoch": one.coordinator_epoch,
+                "start_offset": one.start_offset,
+                "last_write": one.last_ms,
+            }))?;
+        }
+        return Ok(());
+    }
+    let row = |one: &OpenTxn| {
+        [
+            one.topic.clone(),
+            one.partition.to_string(),
+            one.producer_id.to_string(),
+            one.epoch.to_string(),
+            one.start_offset.to_string(),
+            super::dump::time(one.last_ms),
+        ]
+    };
+    output::table(["topic", "partition", "producer id", "epoch", "start offset", "last write"], all.iter().map(row))?;
+    Ok(())
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod admin;
 mod connection;
 pub mod consumer;
 pub mod groups;
+pub mod hanging;
 pub mod offsets;
 mod partitioner;
 pub mod producer;
