@@ -267,6 +267,7 @@ def case_54_first_batches_keep_their_order(s):
 
 
 def case_58_old_versions_get_old_codes(s):
+    """Also F60."""
     topic, group = s.topic(), s.group()
     old = s.txn()
     new = Txn(s, tid=old.tid)

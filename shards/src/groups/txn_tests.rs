@@ -288,7 +288,7 @@ fn heartbeat(member_id: &str, member_epoch: i32, topics: Option<&str>) -> Ask {
 }
 
 #[test]
-fn f73_a_consumer_group_takes_an_older_epoch_for_what_was_assigned_by_then() {
+fn f73_g17_5_a_consumer_group_takes_an_older_epoch_for_what_was_assigned_by_then() {
     let mut lab = Lab::new();
     lab.h.set(|settings| settings.consumer_assignment_interval_ms = 0);
     let member = "00000000000000000000000";
