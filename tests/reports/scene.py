@@ -22,7 +22,7 @@ class Scene:
     def __init__(self, server):
         self.server = server
         self.cluster = Cluster(server.address())
-        self.groups = []
+        self.groups, self.producers = [], {}
 
     def __enter__(self):
         return self
