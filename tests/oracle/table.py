@@ -30,6 +30,15 @@ SERVERS = {
         "offsets.retention.check.interval.ms": "400",
     },
     "restart": QUICK,
+    "txn": QUICK,
+    "txn timed": {
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+        "transactional.id.expiration.ms": "3000",
+        "producer.id.expiration.ms": "3000",
+        "producer.id.expiration.check.interval.ms": "200",
+    },
+    "levels": QUICK,
 }
 SERVER_OF = {}
 _names = itertools.count(1)
@@ -53,6 +62,8 @@ class Oracle:
         self.cluster = Cluster(server.address())
         self.run = f"{time.time_ns() // 1000000 % 10**9}"
         self.undo = []
+        # Labels of the producer ids that a case met.
+        self.producers = {}
 
     def name(self, part="t"):
         return f"oracle-{part}-{self.run}-{next(_names)}"
@@ -112,6 +123,7 @@ class Oracle:
             except (OSError, Closed, Silent, AssertionError):
                 pass
         self.undo.clear()
+        self.producers.clear()
 
 
 def settle(ask, good, seconds=5):
