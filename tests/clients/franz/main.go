@@ -1,4 +1,5 @@
-// Command franz checks a broker with franz-go: produce, direct consumption of partitions, and groups in both protocols.
+// Command franz checks a broker with franz-go: produce, direct consumption of partitions, groups in both protocols,
+// and transactions.
 package main
 
 import (
@@ -45,6 +46,7 @@ func main() {
 	check("a topic created twice is told so", func(ctx context.Context) error { return createdTwice(ctx, seed) })
 	check("a consumer starts in the middle and at a time", func(ctx context.Context) error { return middle(ctx, seed) })
 	groupChecks(seed)
+	transactionChecks(seed)
 	if failed {
 		os.Exit(1)
 	}
