@@ -9,9 +9,10 @@ import statistics
 import time
 
 from disk_floor import Floor
-from groups import Group, assignment, subscription
 from schema import layout
 from wire import Cluster, Connection, decode_answer
+
+from groups import Group, assignment, subscription
 
 MEMBERS = 100
 BEAT_S = 0.05
