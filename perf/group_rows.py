@@ -8,9 +8,11 @@ import selectors
 import statistics
 import time
 
-from groups import Group, assignment, subscription
+from disk_floor import Floor
 from schema import layout
 from wire import Cluster, Connection, decode_answer
+
+from groups import Group, assignment, subscription
 
 MEMBERS = 100
 BEAT_S = 0.05
@@ -212,9 +214,14 @@ def commits(side, scaled):
     with side.start(SETTINGS) as server:
         topic = side.topic(server, 4)
         offsets_durable(side, server)
+        floor = Floor(server.data)
         times = commit_latencies(server, topic, 1000, scaled(10, 4), scaled(3, 2))
         at = lambda share: times[min(len(times) - 1, int(len(times) * share))]
-        return {f"G2 OffsetCommit at 1,000/s, {n} (us, less)": at(s) for n, s in (("p50", 0.5), ("p99", 0.99))}
+        rows = {}
+        for name, share in (("p50", 0.5), ("p99", 0.99)):
+            rows[f"G2 OffsetCommit at 1,000/s, {name} (us, less)"] = at(share)
+            rows[f"G2 a durable 4 KiB write beside it, {name} (us)"] = floor.micros(share)
+        return rows
 
 
 IDLE_GROUPS = 10_000

@@ -3,7 +3,8 @@
 //! Owner: the partition's shard. `compaction.json` holds how far the log is clean, where the leader epochs of cleaned
 //! segments begin (their batches may be gone), and the exchange that is under way. An exchange goes like this:
 //! 1. the cleaned segment is written and synced under its name with `.cleaned`, its indexes under their own names;
-//! 2. `compaction.json` names it and its sources: from here on it counts;
+//! 2. `compaction.json` names it and its sources: from here on it counts, and where the clean ends with it, so does
+//!    the end of the clean;
 //! 3. it gets its name, and its sources are removed, both durably;
 //! 4. the next write of `compaction.json` names no exchange, or another one.
 //!

@@ -3,26 +3,33 @@
 //! Owner: whoever seals or recovers the segment; blocks. The offset index is written last: it is the one that says
 //! "sealed". Failure: files that are missing or damaged are reported with the reason, and recovery rebuilds them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use oncilla_shards::ids::Offset;
 use oncilla_shards::partition::{AbortedIndex, Segment, SegmentId, SegmentIndex};
 
 use super::DiskError;
 use super::layout::{SegmentFile, SegmentPaths};
-use super::replace::{read_blocking, replace_blocking};
+use super::replace::{read_blocking, replace_blocking, replace_each_blocking};
 
 /// Writes all index files of a sealed segment, durably. Blocks.
 pub fn write_indexes_blocking(segment: &Segment, partition: &Path) -> Result<(), DiskError> {
-    write_aborted_blocking(&segment.aborted, partition, segment.id, segment.bytes())?;
-    write_index_blocking(&segment.index, partition, segment.id)
+    let id = segment.id;
+    let aborted = segment.aborted.encode(id.base, segment.bytes());
+    let [times, offsets] = index_files(&segment.index, partition, id);
+    // One sync of the directory: a crash that leaves some of the names leaves a segment whose indexes are rebuilt.
+    replace_each_blocking(&[(id.path(partition, SegmentFile::Aborted), aborted), times, offsets])
 }
 
 /// Writes offset and time index of a segment, durably. Blocks.
 pub fn write_index_blocking(index: &SegmentIndex, partition: &Path, segment: SegmentId) -> Result<(), DiskError> {
+    replace_each_blocking(&index_files(index, partition, segment))
+}
+
+fn index_files(index: &SegmentIndex, partition: &Path, segment: SegmentId) -> [(PathBuf, Vec<u8>); 2] {
     assert_eq!(segment.base, index.base());
-    replace_blocking(&segment.path(partition, SegmentFile::TimeIndex), &index.encode_times())?;
-    replace_blocking(&segment.path(partition, SegmentFile::Index), &index.encode_offsets())
+    let path = |kind| segment.path(partition, kind);
+    [(path(SegmentFile::TimeIndex), index.encode_times()), (path(SegmentFile::Index), index.encode_offsets())]
 }
 
 /// Writes the aborted transactions of a segment of `log_bytes`, durably. Blocks.

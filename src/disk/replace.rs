@@ -19,10 +19,26 @@ pub(super) const TEMPORARY_MARK: &str = ".tmp-";
 
 /// Replaces the content of `path`, durably; blocks.
 pub fn replace_blocking(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    put_blocking(path, bytes)?;
+    sync_parent(path)
+}
+
+/// Replaces files of one directory, each with whole content, in their order; their names are made durable together.
+/// After a crash any of them may be the old one. Blocks.
+pub fn replace_each_blocking(files: &[(PathBuf, Vec<u8>)]) -> Result<(), DiskError> {
+    let Some((last, _)) = files.last() else { return Ok(()) };
+    for (path, bytes) in files {
+        assert_eq!(path.parent(), last.parent(), "one directory holds the names");
+        put_blocking(path, bytes)?;
+    }
+    sync_parent(last)
+}
+
+/// Replaces the content of `path` with durable content under a name that is not durable yet.
+fn put_blocking(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let temporary = temporary_name(path);
-    let written = write_durably(&temporary, bytes)
-        .and_then(|()| context("rename", &temporary, fs::rename(&temporary, path)))
-        .and_then(|()| sync_parent(path));
+    let written =
+        write_durably(&temporary, bytes).and_then(|()| context("rename", &temporary, fs::rename(&temporary, path)));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -128,6 +144,20 @@ mod tests {
         replace_json_blocking(&path, &vec![3]).unwrap();
         assert_eq!(read_json_blocking::<Vec<i32>>(&path).unwrap(), Some(vec![3]));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn files_that_are_replaced_together_come_in_their_order_up_to_the_first_that_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        replace_each_blocking(&[]).unwrap();
+        replace_each_blocking(&[(path("a"), vec![1]), (path("b"), vec![2])]).unwrap();
+        fs::create_dir_all(path("taken/by a directory")).unwrap();
+        let files = ["a", "taken", "b"].map(|name| (path(name), vec![3]));
+        assert!(replace_each_blocking(&files).is_err());
+        let contents = ["a", "b"].map(|name| read_blocking(&path(name)).unwrap());
+        assert_eq!(contents, [Some(vec![3]), Some(vec![2])]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "no temporary file is left");
     }
 
     #[test]

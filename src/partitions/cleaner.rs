@@ -21,7 +21,8 @@ use oncilla_shards::batch::{BatchHeader, ControlRecord, crc_matches, headers};
 use oncilla_shards::compaction::{CompactionRules, Filter, HashSecret, Kept, Latest, Step};
 use oncilla_shards::ids::{Offset, PartitionKey};
 use oncilla_shards::limits::CLEAN_TURN_BYTES_MAX;
-use oncilla_shards::partition::{Dirty, Segment, SegmentId, Source};
+use oncilla_shards::partition::{Dirty, Partition, Segment, SegmentId, Source};
+use oncilla_shards::producers::AbortedTxn;
 
 use super::cleaned_file::CleanedFile;
 use super::reader::{Place, Unread, scan_step};
@@ -140,10 +141,15 @@ async fn clean(ctx: &Rc<Ctx>, key: PartitionKey, dirty: Dirty, rules: Compaction
     let mut filter = Filter::new(latest, now_ms(), rules.delete_retention_ms);
     let end = filter.end();
     let groups = run.on_partition(|partition| partition.clean_groups(end))?;
-    for group in &groups {
-        run.second_pass(&mut filter, group).await?;
+    let mut is_kept = false;
+    for (n, group) in groups.iter().enumerate() {
+        // The log is clean up to `end` as soon as the last exchange counts.
+        let cleaned_to = (n + 1 == groups.len()).then_some(end);
+        is_kept = run.second_pass(&mut filter, group, cleaned_to).await? && cleaned_to.is_some();
     }
-    run.keep(Compaction { cleaned_to: end, epochs: run.epochs(end)?, exchange: None }).await?;
+    if !is_kept {
+        run.keep(Compaction { cleaned_to: end, epochs: run.epochs(end)?, exchange: None }).await?;
+    }
     if let Some(partition) = ctx.shard.borrow_mut().partition_mut(&key) {
         partition.set_cleaned_to(end);
     }
@@ -196,7 +202,7 @@ struct Ahead {
 }
 
 impl Run<'_> {
-    fn on_partition<T>(&self, look: impl FnOnce(&oncilla_shards::partition::Partition) -> T) -> Result<T, Ended> {
+    fn on_partition<T>(&self, look: impl FnOnce(&Partition) -> T) -> Result<T, Ended> {
         let shard = self.ctx.shard.borrow();
         let partition = shard.partition(&self.key).filter(|partition| {
             partition.rules().compaction.is_some() && !partition.is_offline() && !self.ctx.stopping.get()
@@ -302,72 +308,109 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes what stays of a group of segments as one, and puts it in their place.
-    async fn second_pass(&mut self, filter: &mut Filter, group: &[Source]) -> Result<(), Ended> {
-        let newest = group.iter().map(|source| source.id.generation).max().expect("a group has segments");
-        let cleaned = SegmentId { generation: newest + 1, ..group[0].id };
-        let opened_at = group.iter().map(|source| source.opened_at).max().expect("a group has segments");
-        let path = compaction::unfinished_path(&self.directory, cleaned);
-        let mut file = CleanedFile::create(path, cleaned, opened_at, self.ctx.files.mode).await?;
-        let filtered = self.filter(filter, group, &mut file).await;
-        let is_changed = match filtered {
-            Ok(is_changed) => is_changed || group.len() > 1,
-            Err(ended) => {
-                file.discard().await;
-                return Err(ended);
-            }
-        };
+    /// Writes what stays of a group of segments as one and puts it in their place, which says so. One segment in which
+    /// nothing changes is left alone.
+    async fn second_pass(
+        &mut self,
+        filter: &mut Filter,
+        group: &[Source],
+        cleaned_to: Option<Offset>,
+    ) -> Result<bool, Ended> {
+        let mut out = None;
+        let filtered = self.filter(filter, group, &mut out).await;
+        let Some(file) = out else { return filtered.map(|()| false) };
         self.ctx.metrics.cleaner_written_bytes.add(file.bytes());
-        if !is_changed {
+        if let Err(ended) = filtered {
             file.discard().await;
-            return Ok(());
+            return Err(ended);
         }
         let segment = file.finish().await?;
-        self.exchange(group, segment).await
+        self.exchange(group, segment, cleaned_to).await?;
+        Ok(true)
     }
 
-    /// Copies what stays; says whether that is less than everything.
-    async fn filter(&mut self, filter: &mut Filter, group: &[Source], out: &mut CleanedFile) -> Result<bool, Ended> {
-        let mut is_changed = false;
+    /// Copies what stays, into a file that is there only if something goes or changes, or if segments become one.
+    async fn filter(
+        &mut self,
+        filter: &mut Filter,
+        group: &[Source],
+        out: &mut Option<CleanedFile>,
+    ) -> Result<(), Ended> {
         let end = group.last().expect("a group has segments").next;
         for source in group {
             let mut position = 0;
             while let Some(batches) = self.read(source, position).await? {
-                position += batches.len() as u64;
-                let before = out.bytes();
+                let mut before = out.as_ref().map_or(0, CleanedFile::bytes);
                 for (batch, header) in each(&batches) {
                     if !crc_matches(&batch) {
                         return Err(damaged(source));
                     }
                     let is_last = header.next_offset() == end;
                     let (kept, aborted) = self.on_partition(|partition| {
-                        let aborted = || partition.segments().aborted_at(header.base_offset);
                         let kept = filter.batch(&batch, is_last, partition.producers(), partition.high_watermark())?;
-                        Ok::<_, BadRecords>((kept, header.attributes.is_control().then(aborted).flatten()))
+                        Ok::<_, BadRecords>((kept, aborted_by(partition, &header)))
                     })??;
-                    is_changed |= kept != Kept::Same;
-                    match kept {
-                        Kept::Same => out.push(&batch, aborted).await?,
-                        Kept::Rewritten(batch) => {
+                    if out.is_none() && (group.len() > 1 || kept != Kept::Same) {
+                        self.begin_copy(group, position, out).await?;
+                        before = position;
+                    }
+                    position += batch.len() as u64;
+                    match (kept, out.as_mut()) {
+                        (Kept::Same, Some(out)) => out.push(&batch, aborted).await?,
+                        (Kept::Rewritten(batch), Some(out)) => {
                             // A list entry without its marker would hide what the producer committed later.
                             let aborted = aborted.filter(|_| ControlRecord::of_batch(&batch).is_some());
                             out.push(&batch, aborted).await?;
                         }
-                        Kept::Gone => {}
+                        (Kept::Gone, _) | (_, None) => {}
                     }
                     self.worked(batch.len()).await;
                 }
-                self.wait(out.bytes() - before).await?;
+                self.wait(out.as_ref().map_or(0, CleanedFile::bytes) - before).await?;
             }
         }
-        Ok(is_changed)
+        Ok(())
     }
 
-    async fn exchange(&mut self, group: &[Source], segment: Segment) -> Result<(), Ended> {
+    /// Creates what takes the place of a group, with the first `unchanged` bytes of its first segment as they are.
+    async fn begin_copy(
+        &mut self,
+        group: &[Source],
+        unchanged: u64,
+        out: &mut Option<CleanedFile>,
+    ) -> Result<(), Ended> {
+        let first = &group[0];
+        let newest = group.iter().map(|source| source.id.generation).max().expect("a group has segments");
+        let cleaned = SegmentId { generation: newest + 1, ..first.id };
+        let opened_at = group.iter().map(|source| source.opened_at).max().expect("a group has segments");
+        let path = compaction::unfinished_path(&self.directory, cleaned);
+        let out = out.insert(CleanedFile::create(path, cleaned, opened_at, self.ctx.files.mode).await?);
+        while out.bytes() < unchanged {
+            let before = out.bytes();
+            let Some(batches) = self.read(first, before).await? else { return Err(damaged(first)) };
+            for (batch, header) in each(&batches) {
+                if out.bytes() == unchanged {
+                    break;
+                }
+                if !crc_matches(&batch) {
+                    return Err(damaged(first));
+                }
+                let aborted = self.on_partition(|partition| aborted_by(partition, &header))?;
+                out.push(&batch, aborted).await?;
+                self.worked(batch.len()).await;
+            }
+            self.wait(out.bytes() - before).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the cleaned segment count, and with it `cleaned_to` if it is the last one of its clean.
+    async fn exchange(&mut self, group: &[Source], segment: Segment, cleaned_to: Option<Offset>) -> Result<(), Ended> {
         let sources: Vec<SegmentId> = group.iter().map(|source| source.id).collect();
         let exchange = Exchange { cleaned: segment.id, sources };
-        let cleaned_to = self.on_partition(|partition| partition.cleaned_to())?;
-        let epochs = self.epochs(segment.next_offset())?;
+        let before = self.on_partition(|partition| partition.cleaned_to())?;
+        let cleaned_to = cleaned_to.unwrap_or(before);
+        let epochs = self.epochs(segment.next_offset().max(cleaned_to))?;
         let (directory, indexed) = (self.directory.clone(), segment.clone());
         let id = segment.id;
         blocking(move || write_indexes_blocking(&indexed, &directory)).await?;
@@ -421,6 +464,11 @@ fn each(batches: &Bytes) -> impl Iterator<Item = (Bytes, BatchHeader)> + '_ {
         at += header.total_bytes();
         (batch, header)
     })
+}
+
+/// The transaction that a marker aborted.
+fn aborted_by(partition: &Partition, header: &BatchHeader) -> Option<AbortedTxn> {
+    header.attributes.is_control().then(|| partition.segments().aborted_at(header.base_offset)).flatten()
 }
 
 fn damaged(source: &Source) -> Ended {

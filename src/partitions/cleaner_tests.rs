@@ -155,6 +155,38 @@ fn a_compacted_log_has_the_newest_records_at_their_offsets_and_a_start_finds_the
 }
 
 #[test]
+fn a_segment_in_which_nothing_changes_is_not_written_and_one_is_written_from_its_first_change_on() {
+    with_compacted(|ctx, directory| async move {
+        fill(&ctx, 30, 0..1).await;
+        let before = logs(&directory);
+        let end = clean_now(&ctx, KEY).await.expect("goes well").expect("something was dirty");
+        assert_eq!(logs(&directory), before, "every key is there once");
+        assert_eq!(ctx.metrics.cleaner_written_bytes.get(), 0);
+        let kept = || compaction::read_blocking(&directory).expect("readable");
+        assert_eq!((kept().cleaned_to, kept().exchange), (end, None));
+
+        // Of the second segment's batches one in the middle goes; what is around it stays.
+        append(&ctx, &[5, 1005], 0).await;
+        for key in 100..110 {
+            append(&ctx, &[key], 0).await;
+        }
+        let records = consume(&ctx).await;
+        let before = logs(&directory);
+        let end = clean_now(&ctx, KEY).await.expect("goes well").expect("something was dirty");
+        let left = logs(&directory);
+        let gone: Vec<_> = before.iter().filter(|name| !left.contains(name)).collect();
+        assert_eq!((gone.len(), left.len()), (1, before.len()), "one segment has changed: {gone:?}");
+        let written = ctx.metrics.cleaner_written_bytes.get();
+        assert!((4000..8000).contains(&written), "{written} bytes");
+        assert_eq!(state(&consume(&ctx).await), state(&records));
+        assert_eq!(kept().cleaned_to, end, "the last exchange says so, too");
+        close_all(&ctx).await;
+        assert_eq!(restart(&ctx).1, end);
+        assert_eq!(state(&consume(&ctx).await), state(&records));
+    });
+}
+
+#[test]
 fn a_log_that_is_cleaned_again_and_again_stays_right() {
     with_compacted(|ctx, directory| async move {
         for round in 0..8 {
