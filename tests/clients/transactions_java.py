@@ -21,7 +21,9 @@ def checks(report, server):
     to = ("--bootstrap-server", address)
     # What differs by the way of listening does not differ by level.
     levels = "2" if server.mode == "shared" else "2,1"
-    collect(report, "java", [str(PEER), "java", str(TRANSACTIONS), address, levels], seconds=300)
+    more = ("long",) if server.full else ()
+    program = [str(PEER), "java", str(TRANSACTIONS), address, levels, *more]
+    collect(report, "java", program, seconds=900 if more else 300)
     if server.mode == "shared":
         return
     report.check("java kafka-transactions: list, describe, describe-producers, terminate", shown, address, to)

@@ -31,7 +31,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * The Java client's transactions, at the levels of transaction.version that are named: `Transactions HOST:PORT 2,1`.
- * A level is set before clients connect, because they learn it when they do; the last thing is to set it back to 2.
+ * With `long` behind them, also what takes minutes. A level is set before clients connect, because they learn it when
+ * they do; the last thing is to set it back to 2.
  */
 public class Transactions {
     static final int PARTITIONS = 3;
@@ -67,7 +68,8 @@ public class Transactions {
 
     public static void main(String[] args) throws Exception {
         bootstrap = args[0];
-        if (args.length > 2) only = args[2];
+        boolean isLong = args.length > 2 && args[2].equals("long");
+        if (args.length > 2 && !isLong) only = args[2];
         admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
         for (String named : args[1].split(",")) {
             level = Short.parseShort(named);
@@ -85,6 +87,10 @@ public class Transactions {
         }
         level = 2;
         finalise(level);
+        if (isLong) {
+            check("the level changes under a running producer", Transactions::flips);
+            check("a producer whose epochs run out goes on under another id", Transactions::exhausted);
+        }
         admin.close();
         System.exit(failed ? 1 : 0);
     }
@@ -118,8 +124,8 @@ public class Transactions {
     }
 
     static KafkaConsumer<String, String> consumer(String isolation, Map<String, ?> more) {
-        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "isolation.level", isolation,
-                "auto.offset.reset", "earliest", "enable.auto.commit", false));
+        Map<String, Object> settings = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "enable.auto.commit", false,
+                "isolation.level", isolation, "auto.offset.reset", "earliest"));
         settings.putAll(more);
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }
@@ -143,7 +149,8 @@ public class Transactions {
                     var at = parts(topic).stream().map(consumer::position).toList();
                     throw new AssertionError(isolation + " is stuck at " + at + " of " + ends);
                 }
-                for (var record : consumer.poll(Duration.ofMillis(100))) out.get(record.partition()).add(record.value());
+                for (var record : consumer.poll(Duration.ofMillis(100)))
+                    out.get(record.partition()).add(record.value());
             }
             return out;
         }
@@ -155,8 +162,8 @@ public class Transactions {
     }
 
     /**
-     * Flushed first: the client may otherwise send EndTxn before a record that it was given just before it. It looks for
-     * unsent batches, then takes its lock, and only then sees the commit (at level 2, where the add is no request).
+     * Flushed first: at level 2 the client may otherwise send EndTxn ahead of a record that it was given just before. It
+     * looks for unsent batches, then takes its lock, and only then sees both.
      */
     static void commit(KafkaProducer<String, String> producer) {
         producer.flush();
@@ -392,7 +399,8 @@ public class Transactions {
         }
         for (var values : read(topic, "read_committed")) equal("values", values, List.of());
         // transaction.max.timeout.ms is 15 minutes.
-        assertThrows(KafkaException.class, () -> producer("long-" + topic, "transaction.timeout.ms", 3_600_000).close());
+        String late = "long-" + topic;
+        assertThrows(KafkaException.class, () -> producer(late, "transaction.timeout.ms", 3_600_000).close());
     }
 
     static Map<TopicPartition, Long> ends(String topic, String isolation) {
@@ -471,6 +479,56 @@ public class Transactions {
             var want = IntStream.range(0, SMALL).filter(i -> i % PARTITIONS == of && i % 10 != 9)
                     .mapToObj(i -> "v" + i).toList();
             equal("values", got.get(p), want);
+        }
+    }
+
+    /** A producer hears of a level when it connects; until then it stays at its own, and both are served (F81). */
+    static void flips() throws Exception {
+        String topic = topic();
+        List<String> want = new ArrayList<>();
+        try (var producer = producer("flips-" + topic, "connections.max.idle.ms", 300)) {
+            for (int round = 0; round < 8; round++) {
+                level = (short) (round % 2 == 0 ? 1 : 2);
+                producer.beginTransaction();
+                send(producer, topic, round + "-", 3);
+                producer.flush();
+                finalise(level);
+                // Longer than its connections live.
+                Thread.sleep(700);
+                send(producer, topic, round + "+", 3);
+                commit(producer);
+                want.addAll(marked(3, round + "-", round + "+"));
+            }
+        } finally {
+            level = 2;
+            finalise(level);
+        }
+        for (var values : read(topic, "read_committed")) equal("values", values, want);
+    }
+
+    /** At level 2 each transaction takes an epoch; there are 32,767 of them (contract B6). */
+    static void exhausted() throws Exception {
+        int count = 33_200;
+        String topic = topic(), id = "exhausted-" + topic;
+        long before, after;
+        try (var producer = producer(id, "linger.ms", 0)) {
+            before = admin.describeTransactions(List.of(id)).description(id).get().producerId();
+            for (int i = 0; i < count; i++) {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(topic, i % PARTITIONS, "k", "v" + i));
+                producer.flush();
+                if (i % 10 == 9) producer.abortTransaction();
+                else producer.commitTransaction();
+            }
+            after = admin.describeTransactions(List.of(id)).description(id).get().producerId();
+        }
+        equal("another producer id", before != after, true);
+        var got = read(topic, "read_committed");
+        for (int p = 0; p < PARTITIONS; p++) {
+            int of = p;
+            var want = IntStream.range(0, count).filter(i -> i % PARTITIONS == of && i % 10 != 9)
+                    .mapToObj(i -> "v" + i).toList();
+            equal("values", got.get(p).equals(want), true);
         }
     }
 }

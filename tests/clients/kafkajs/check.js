@@ -1,4 +1,4 @@
-// kafkajs against a broker: producer, admin, and members of a group.
+// kafkajs against a broker: producer, admin, members of a group, transactions.
 const { Kafka, logLevel, CompressionTypes } = require("kafkajs");
 
 const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.NOTHING, retry: { retries: 5 } });
@@ -208,6 +208,7 @@ async function main() {
   await check("a group goes on where it committed", groupResumes);
   await check("members share and hand over", groupShares);
   await check("admin: groups listed, described, offsets set, deleted", groupAdmin);
+  await require("./transactions.js")({ kafka, check, equal, fresh, create, until, admin });
   await admin.disconnect();
   process.exit(failed ? 1 : 0);
 }
