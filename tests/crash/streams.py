@@ -213,16 +213,16 @@ def judge(what, rows, want):
         assert len(counts) == want[word], f"{what}: {word} was counted {len(counts)} times, and written {want[word]}"
 
 
-def committed(server, topic):
+def committed(server, topic, partitions=PARTITIONS):
     """[(key, value)] as a read_committed consumer finds them up to the last stable offsets."""
     from confluent_kafka import Consumer, TopicPartition
 
     given = {"bootstrap.servers": server.bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
     consumer = Consumer({**given, "enable.auto.commit": False, "auto.offset.reset": "earliest", "log_level": 0})
     cluster = Cluster(server.address())
-    cluster.find(topic, PARTITIONS)
+    cluster.find(topic, partitions)
     ends = {}
-    for p in range(PARTITIONS):
+    for p in range(partitions):
         ends[p] = cluster.fetch(topic, cluster.offset(topic, p), p, wait_ms=0)["LastStableOffset"]
     starts = {p: cluster.offset(topic, p, timestamp=-2) for p in ends}
     cluster.drop()

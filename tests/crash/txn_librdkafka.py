@@ -7,7 +7,6 @@ Without a group (`-`) it reads all partitions by hand. Every transaction polls a
 its input ends, with 3 when it was fenced, with 4 when its producer is in any other way beyond use.
 """
 
-import faulthandler
 import os
 import random
 import select
@@ -166,7 +165,6 @@ class Client:
 
 
 if __name__ == "__main__":
-    faulthandler.register(10)
     client = Client(*sys.argv[1:])
     try:
         client.run()
