@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use oncilla_shards::batch::write_patched;
 use oncilla_shards::ids::{Offset, PartitionKey};
-use oncilla_shards::partition::{SegmentId, WritePlan};
+use oncilla_shards::partition::{Partition, ReadPlan, SegmentId, Trimmed, WritePlan, trim};
 
 use crate::rng::Rng;
 
@@ -26,6 +27,7 @@ struct File {
 pub struct Disk {
     segments: BTreeMap<(PartitionKey, SegmentId), File>,
     snapshots: BTreeMap<(PartitionKey, Offset), Vec<u8>>,
+    lists: BTreeMap<(PartitionKey, SegmentId), Vec<u8>>,
     log_starts: BTreeMap<PartitionKey, Offset>,
 }
 
@@ -103,11 +105,45 @@ impl Disk {
         all.map(|((_, id), file)| (*id, file.current.clone())).collect()
     }
 
-    /// Reads from a segment.
-    pub fn read(&self, key: PartitionKey, segment: SegmentId, position: u64, bytes: usize) -> Vec<u8> {
+    fn read(&self, key: PartitionKey, segment: SegmentId, position: u64, bytes: usize) -> Vec<u8> {
         let file = &self.segments[&(key, segment)].current;
         let start = position as usize;
         file[start..(start + bytes).min(file.len())].to_vec()
+    }
+
+    /// Reads whole batches of a log from an offset on as a consumer would, from memory or from here.
+    pub fn fetch(
+        &self,
+        key: PartitionKey,
+        log: &Partition,
+        from: Offset,
+        limit: Offset,
+        bytes_max: usize,
+    ) -> Vec<Bytes> {
+        match log.read(from, limit, bytes_max, true) {
+            ReadPlan::Empty => Vec::new(),
+            ReadPlan::Cached(chunks) => chunks.to_vec(),
+            ReadPlan::Disk { segment, mut position, mut bytes, segment_bytes } => loop {
+                let most = (segment_bytes - position) as usize;
+                let read = Bytes::from(self.read(key, segment, position, bytes.min(most)));
+                match trim(&read, from, limit, bytes_max, true) {
+                    Trimmed::Batches(batches) => break vec![batches],
+                    Trimmed::More(more) => bytes = more,
+                    Trimmed::Skip(skip) => position += skip as u64,
+                    Trimmed::Damaged => panic!("a served segment is whole"),
+                }
+            },
+        }
+    }
+
+    /// Keeps the list of what the markers of a sealed segment aborted.
+    pub fn put_list(&mut self, key: PartitionKey, segment: SegmentId, bytes: Vec<u8>) {
+        self.lists.insert((key, segment), bytes);
+    }
+
+    /// The list of a segment, if it is there.
+    pub fn list(&self, key: PartitionKey, segment: SegmentId) -> Option<&[u8]> {
+        self.lists.get(&(key, segment)).map(Vec::as_slice)
     }
 
     /// Deletes segments.

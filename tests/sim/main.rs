@@ -14,6 +14,8 @@ mod client;
 mod disk;
 mod groups;
 mod rng;
+mod slots;
+mod txn;
 mod world;
 
 use world::World;
@@ -23,6 +25,9 @@ const STEPS: usize = 1500;
 
 /// Seeds of a run without `ONCILLA_SIM_SEEDS`.
 const SEEDS_DEFAULT: u64 = 200;
+
+/// Seeds of which one has to notice a mutation.
+const MUTATION_SEEDS_MAX: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
@@ -91,8 +96,41 @@ fn groups_keep_their_word_in_every_schedule() {
     assert!(totals.crashes > 0 && totals.torn > 0 && totals.checkpoints > 0 && totals.failed > 0);
 }
 
+fn run_txn(seed: u64) -> txn::Totals {
+    let _guard = Guard(seed);
+    txn::run(seed, None)
+}
+
+#[test]
+fn f85_transactions_are_whole_in_every_schedule() {
+    if let Some(seed) = number("ONCILLA_SIM_SEED") {
+        println!("seed {seed}: {:?}", run_txn(seed));
+        return;
+    }
+    let mut totals = txn::Totals::default();
+    let seeds = number("ONCILLA_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT);
+    for seed in 0..seeds {
+        totals += run_txn(seed);
+    }
+    println!("{seeds} seeds: {totals:?}");
+    assert!(totals.committed > 0 && totals.aborted > 0 && totals.unknown > 0 && totals.offsets > 0);
+    assert!(totals.fenced > 0 && totals.timed_out > 0 && totals.taken_over > 0 && totals.rotated > 0);
+    assert!(totals.granted > 0 && totals.duplicates > 0 && totals.adopted > 0 && totals.given_up > 0);
+    assert!(totals.crashes > 0 && totals.torn > 0 && totals.checkpoints > 0 && totals.failed > 0);
+}
+
+#[test]
+fn f85_a_step_that_is_said_to_be_done_too_early_is_noticed() {
+    for mutation in txn::Mutation::ALL {
+        let noticed = (0..MUTATION_SEEDS_MAX).find_map(|seed| Some((seed, txn::failure(seed, mutation)?)));
+        let (seed, why) = noticed.unwrap_or_else(|| panic!("nobody noticed {mutation:?}"));
+        println!("{mutation:?} is noticed by seed {seed}: {why}");
+    }
+}
+
 #[test]
 fn a_seed_repeats_its_run() {
     assert_eq!(run(7), run(7));
     assert_eq!(run_groups(7), run_groups(7));
+    assert_eq!(run_txn(7), run_txn(7));
 }

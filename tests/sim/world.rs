@@ -9,7 +9,7 @@ use oncilla_shards::batch::scan::{Scan, scan};
 use oncilla_shards::batch::{AppendRules, BatchHeader, ControlRecord};
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{LeaderEpoch, Offset, PartitionKey, TimestampMs, TopicId};
-use oncilla_shards::partition::{LogRules, Partition, ReadPlan, Rebuild, Trimmed, WaiterId, WritePlan, trim};
+use oncilla_shards::partition::{LogRules, Partition, Rebuild, WaiterId, WritePlan};
 use oncilla_shards::producers::Producers;
 use oncilla_shards::session::Sessions;
 use oncilla_shards::shard::{Appended, Effect, Effects, Sent, Shard};
@@ -419,20 +419,7 @@ impl World {
     fn fetch(&self, partition: usize, from: Offset, bytes_max: usize) -> Vec<(i64, u64)> {
         let log = self.shard.partition(&key(partition)).expect("it is there");
         let limit = log.high_watermark();
-        let chunks: Vec<Bytes> = match log.read(from, limit, bytes_max, true) {
-            ReadPlan::Empty => Vec::new(),
-            ReadPlan::Cached(chunks) => chunks.to_vec(),
-            ReadPlan::Disk { segment, mut position, mut bytes, segment_bytes } => loop {
-                let most = (segment_bytes - position) as usize;
-                let read = Bytes::from(self.disk.read(key(partition), segment, position, bytes.min(most)));
-                match trim(&read, from, limit, bytes_max, true) {
-                    Trimmed::Batches(batches) => break vec![batches],
-                    Trimmed::More(more) => bytes = more,
-                    Trimmed::Skip(skip) => position += skip as u64,
-                    Trimmed::Damaged => panic!("a served segment is whole"),
-                }
-            },
-        };
+        let chunks = self.disk.fetch(key(partition), log, from, limit, bytes_max);
         chunks.iter().flat_map(records_of).filter(|(offset, _)| *offset >= from.0).collect()
     }
 

@@ -6,7 +6,6 @@
 //! member while another one, whose session has not ended, still has it; a generation is never told twice with
 //! different members; and when everybody behaves again, every partition of every group has an owner.
 
-mod disk;
 mod member;
 mod world;
 

@@ -11,9 +11,9 @@ use oncilla_shards::limits::SLOTS;
 use oncilla_shards::partition::WaiterId;
 use oncilla_shards::slot::slot_of;
 
-use super::disk::Disk;
 use super::member::{Member, SESSION_MS, TOPIC, TOPIC_NAME, Waiting};
 use crate::rng::Rng;
+use crate::slots::Disk;
 
 /// Names of the groups; the first ones speak the classic protocol.
 const GROUPS: [&str; 4] = ["classic", "classic/static", "consumer", "consumer/static"];
@@ -264,7 +264,7 @@ impl World {
     }
 
     fn complete_write(&mut self, slot: SlotId) {
-        if self.disk.complete(slot) {
+        if self.disk.complete(slot).is_some() {
             self.groups.journal_mut(slot).expect("all slots are here").wrote();
             let mut effects = Effects::new();
             self.groups.settled(slot, &mut effects);
@@ -288,7 +288,7 @@ impl World {
     /// The disk takes no more of a slot until the next start.
     fn fail_write(&mut self) {
         let Some(slot) = self.writers.iter().copied().find(|slot| self.disk.is_writing(*slot)) else { return };
-        self.disk.fail(slot);
+        self.disk.fail(slot, &mut self.rng);
         self.writers.remove(&slot);
         self.groups.journal_mut(slot).expect("all slots are here").fail();
         self.totals.failed += 1;
@@ -299,7 +299,7 @@ impl World {
 
     fn crash(&mut self) {
         self.totals.crashes += 1;
-        self.totals.torn += self.disk.crash(&mut self.rng);
+        self.totals.torn += self.disk.crash(&mut self.rng).torn;
         self.writers.clear();
         self.waiters.clear();
         self.given.clear();

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use oncilla_shards::groups::Entry;
 use oncilla_shards::ids::SlotId;
 use oncilla_shards::slot::rebuild::Rebuild;
 use oncilla_shards::slot::{Journal, JournalWrite, Position, checkpoint};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::rng::Rng;
 
@@ -18,6 +19,27 @@ struct Files {
     in_flight: Option<JournalWrite>,
     /// A checkpoint that is not durable yet: its bytes, and how many journals it makes needless.
     replacing: Option<(Vec<u8>, usize)>,
+}
+
+/// What a crash, or a failed write, left of writes.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    /// Writes of which a part is there.
+    pub torn: usize,
+    /// What is there of each write.
+    pub bytes: Vec<Vec<u8>>,
+}
+
+impl Kept {
+    fn part_of(&mut self, write: &JournalWrite, rng: &mut Rng) {
+        let kept = match rng.below(3) {
+            0 => 0,
+            1 => write.bytes.len(),
+            _ => rng.below(write.bytes.len() + 1),
+        };
+        self.torn += usize::from(kept > 0 && kept < write.bytes.len());
+        self.bytes.push(write.bytes[..kept].to_vec());
+    }
 }
 
 /// All slots' files.
@@ -41,21 +63,25 @@ impl Disk {
         self.0.get(&slot).is_some_and(|files| files.in_flight.is_some())
     }
 
-    /// The write under way is durable.
-    pub fn complete(&mut self, slot: SlotId) -> bool {
-        let Some(files) = self.0.get_mut(&slot) else { return false };
-        let Some(write) = files.in_flight.take() else { return false };
-        files.journals.last_mut().expect("a write has a journal").extend(write.bytes);
-        true
+    /// The write under way, if there is one, is durable: its bytes.
+    pub fn complete(&mut self, slot: SlotId) -> Option<Vec<u8>> {
+        let files = self.0.get_mut(&slot)?;
+        let write = files.in_flight.take()?;
+        files.journals.last_mut().expect("a write has a journal").extend(&write.bytes);
+        Some(write.bytes)
     }
 
-    /// The write under way fails.
-    pub fn fail(&mut self, slot: SlotId) {
-        self.0.get_mut(&slot).expect("it is writing").in_flight = None;
+    /// The write under way fails; any part of it may be there.
+    pub fn fail(&mut self, slot: SlotId, rng: &mut Rng) -> Kept {
+        let files = self.0.get_mut(&slot).expect("it is writing");
+        let mut kept = Kept::default();
+        kept.part_of(&files.in_flight.take().expect("it is writing"), rng);
+        files.journals.last_mut().expect("a write has a journal").extend(&kept.bytes[0]);
+        kept
     }
 
     /// A checkpoint leaves for the disk; it covers every journal up to now.
-    pub fn begin_checkpoint(&mut self, slot: SlotId, position: Position, entries: &[Entry]) {
+    pub fn begin_checkpoint<E: Serialize>(&mut self, slot: SlotId, position: Position, entries: &[E]) {
         let files = self.0.entry(slot).or_default();
         files.replacing = Some((checkpoint::encode(position, entries), files.journals.len()));
     }
@@ -70,19 +96,15 @@ impl Disk {
         Some(size)
     }
 
-    /// The power is gone: what was under way is there in part, whole, or not at all. How many writes were torn.
-    pub fn crash(&mut self, rng: &mut Rng) -> usize {
-        let mut torn = 0;
+    /// The power is gone: what was under way is there in part, whole, or not at all.
+    pub fn crash(&mut self, rng: &mut Rng) -> Kept {
+        let mut kept = Kept::default();
         for files in self.0.values_mut() {
             files.begun = false;
             if let Some(write) = files.in_flight.take() {
-                let kept = match rng.below(3) {
-                    0 => 0,
-                    1 => write.bytes.len(),
-                    _ => rng.below(write.bytes.len() + 1),
-                };
-                torn += usize::from(kept > 0 && kept < write.bytes.len());
-                files.journals.last_mut().expect("a write has a journal").extend(&write.bytes[..kept]);
+                kept.part_of(&write, rng);
+                let bytes = kept.bytes.last().expect("just kept");
+                files.journals.last_mut().expect("a write has a journal").extend(bytes);
             }
             if let Some((bytes, journals)) = files.replacing.take()
                 && rng.percent(50)
@@ -94,11 +116,11 @@ impl Disk {
                 }
             }
         }
-        torn
+        kept
     }
 
     /// What a start finds of a slot.
-    pub fn load(&self, slot: SlotId) -> (Journal, Vec<Entry>) {
+    pub fn load<E: DeserializeOwned>(&self, slot: SlotId) -> (Journal, Vec<E>) {
         let none = Files::default();
         let files = self.0.get(&slot).unwrap_or(&none);
         let mut rebuild = Rebuild::new(files.checkpoint.as_deref()).expect("a checkpoint is whole or not there");

@@ -1,0 +1,140 @@
+//! What partitions found open at a start, settled with the coordinators as `txn::reconcile` does it.
+
+use std::sync::Arc;
+
+use oncilla_shards::batch::ControlKind;
+use oncilla_shards::code::ErrorCode;
+use oncilla_shards::ids::{PartitionKey, ProducerEpoch};
+use oncilla_shards::limits::TXN_PARK_MS;
+use oncilla_shards::partition::EndMarker;
+use oncilla_shards::txn::{Adopt, Adopted, Reply, Request as Control};
+
+use super::edges::{GatheredFor, Wait};
+use super::messages::{Message, Peer};
+use super::world::{Mutation, SHARDS, World};
+
+/// Pause before a partition asks again about an open transaction whose id is busy.
+const ADOPT_PAUSE_MS: u64 = 20;
+
+/// Pause before what could not be settled is tried again.
+const PAUSE_MS: u64 = 1_000;
+
+/// What happens later.
+#[derive(Clone, Debug)]
+pub enum Timer {
+    Adopt(Arc<str>, Adopt),
+    Round,
+}
+
+/// An open transaction that is asked about.
+#[derive(Clone, Debug)]
+pub enum Finding {
+    /// Shards have to say whose it is.
+    Owner { found: Adopt, missing: usize, owner: Option<Arc<str>> },
+    /// Its coordinator has to say what becomes of it.
+    Asked(Arc<str>, Adopt),
+}
+
+impl World {
+    pub fn fire(&mut self, at: usize, timer: Timer) {
+        match timer {
+            Timer::Adopt(id, found) => self.ask_about(at, id, found),
+            Timer::Round => self.begin_round(at),
+        }
+        self.arrive();
+    }
+
+    fn later(&mut self, at: usize, ms: u64, timer: Timer) {
+        let number = self.fresh();
+        self.timers.insert((self.now.mono_ms + ms, number), (at, timer));
+    }
+
+    /// Asks about everything that is in doubt on a shard.
+    pub fn begin_round(&mut self, at: usize) {
+        let found = self.nodes[at].shard.doubted();
+        if self.mutation == Some(Mutation::NoReconcile) {
+            found.iter().for_each(|one| self.nodes[at].shard.adopted(one));
+            return;
+        }
+        self.nodes[at].round = (found.clone(), found.len());
+        for found in found {
+            let (ticket, producer_id) = (self.fresh(), found.producer.producer_id);
+            let finding = Finding::Owner { found, missing: SHARDS, owner: None };
+            self.waiting.insert(ticket, Wait::Finding { at, finding });
+            for to in 0..SHARDS {
+                self.send(Peer::Shard(at), Peer::Shard(to), Message::OwnerOf(ticket, producer_id));
+            }
+        }
+    }
+
+    pub fn owned_by(&mut self, ticket: u64, told: Option<Arc<str>>) {
+        let Some(Wait::Finding { at, finding: Finding::Owner { found, missing, owner } }) =
+            self.waiting.get_mut(&ticket)
+        else {
+            unreachable!("it waits for owners")
+        };
+        *missing -= 1;
+        *owner = owner.take().or(told);
+        if *missing > 0 {
+            return;
+        }
+        let (at, found, owner) = (*at, found.clone(), owner.take());
+        self.waiting.remove(&ticket);
+        match owner {
+            Some(id) => self.ask_about(at, id, found),
+            None => self.give_up(at, &found, found.producer.epoch),
+        }
+    }
+
+    fn ask_about(&mut self, at: usize, id: Arc<str>, found: Adopt) {
+        let ticket = self.fresh();
+        let finding = Finding::Asked(id.clone(), found.clone());
+        self.waiting.insert(ticket, Wait::Finding { at, finding });
+        self.ask(at, ticket, &id, Control::Adopt(found), TXN_PARK_MS);
+    }
+
+    pub fn finding_told(&mut self, at: usize, finding: Finding, answer: Result<Reply, ErrorCode>) {
+        let Finding::Asked(id, found) = finding else { unreachable!("owners are no coordinators") };
+        match answer {
+            Ok(Reply::Adopted(Adopted::Yes)) => {
+                self.totals.adopted += 1;
+                self.nodes[at].shard.adopted(&found);
+                self.settled(at);
+            }
+            Ok(Reply::Adopted(Adopted::Abort(epoch))) => self.give_up(at, &found, epoch),
+            Ok(other) => unreachable!("a finding was answered with {other:?}"),
+            Err(_) => self.later(at, ADOPT_PAUSE_MS, Timer::Adopt(id, found)),
+        }
+    }
+
+    /// Ends what nobody else will.
+    fn give_up(&mut self, at: usize, found: &Adopt, epoch: ProducerEpoch) {
+        self.totals.given_up += 1;
+        let marker = EndMarker {
+            producer_id: found.producer.producer_id,
+            epoch,
+            coordinator_epoch: self.boot_epoch(),
+            transaction_version: 0,
+            kind: ControlKind::Abort,
+        };
+        let doubted = self.nodes[at].shard.doubted();
+        let same = doubted.into_iter().filter(|now| now.producer == found.producer).flat_map(|now| now.partitions);
+        let still: Vec<(PartitionKey, EndMarker)> =
+            same.filter(|key| found.partitions.contains(key)).map(|key| (key, marker)).collect();
+        self.write_markers(at, GatheredFor::Reconcile, still);
+    }
+
+    /// One of the shard's findings is settled.
+    pub fn settled(&mut self, at: usize) {
+        self.nodes[at].round.1 -= 1;
+        if self.nodes[at].round.1 > 0 {
+            return;
+        }
+        let left = self.nodes[at].shard.doubted();
+        if left.is_empty() {
+            return;
+        }
+        let pause_ms = if left == self.nodes[at].round.0 { PAUSE_MS } else { 0 };
+        self.later(at, pause_ms, Timer::Round);
+    }
+}
