@@ -7,7 +7,7 @@ from batches import batch
 from report import expect
 from scene import put, until
 from txn import Txn, mark
-from wire import Closed, Cluster, Connection
+from wire import Connection, decode_answer
 
 FENCED = (47, 90)
 CONCURRENT = 51
@@ -103,19 +103,11 @@ def case_34_of_many_new_producers_one_is_the_last_and_only_it_goes_on(s):
 
     def run():
         try:
-            mine = Scene(s)
-            one = Txn(mine, tid=txn.tid)
+            one = Txn(s.apart(), tid=txn.tid)
             if one.init()[0] == 0:
                 made.append(one)
         except Exception as error:
             failed.append(error)
-
-    class Scene:
-        def __init__(self, of):
-            self.cluster = Cluster(of.server.address())
-
-        def call(self, *args, **more):
-            return self.cluster.call(*args, **more)
 
     threads = [threading.Thread(target=run) for _ in range(16)]
     [t.start() for t in threads]
@@ -234,14 +226,9 @@ def case_52_records_outside_of_a_transaction_are_refused(s):
 
 
 def lone_produce(s, topic, records, tid):
-    cluster = Cluster(s.server.address())
-    try:
-        cluster.find(topic)
-        cluster.produce(topic, records, version=11, transactional_id=tid)
-    except Closed:
-        pass
-    finally:
-        cluster.drop()
+    with s.apart() as mine:
+        mine.cluster.find(topic)
+        mine.cluster.produce(topic, records, version=11, transactional_id=tid)
 
 
 def case_54_first_batches_keep_their_order(s):
@@ -257,8 +244,6 @@ def case_54_first_batches_keep_their_order(s):
             value = {"TransactionalId": txn.tid, "Acks": -1, "TimeoutMs": 15000, "TopicData": [entry]}
             sent.append(connection.request("Produce", 12, value))
         connection.send(b"".join(sent))
-        from wire import decode_answer
-
         answers = [decode_answer("Produce", 12, connection.answer()[1]) for _ in sent]
         rows = [a["Responses"][0]["PartitionResponses"][0] for a in answers]
         expect("in order", [(r["ErrorCode"], r["BaseOffset"]) for r in rows], [(0, base + n) for n in range(5)])
@@ -284,7 +269,7 @@ def case_166_many_producers_share_a_partition(s):
 
     def run(n):
         try:
-            scene = type(s)(s.server)
+            scene = s.apart()
             txn = scene.txn(tid=f"{topic}-{n}")
             for turn in range(15):
                 put(txn, topic, b"%d" % n, seq=0)

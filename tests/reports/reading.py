@@ -4,7 +4,7 @@ import threading
 import time
 
 from report import expect
-from scene import READ_UNCOMMITTED, put, until
+from scene import READ_UNCOMMITTED, filtered, put, until
 from txn import Txn
 
 
@@ -12,10 +12,8 @@ def case_61_aborted_records_are_never_seen_however_late_the_abort(s):
     topic, seen, done = s.topic(), [], threading.Event()
 
     def poll():
-        scene, offset = type(s)(s.server), 0
+        scene, offset = s.apart(), 0
         scene.cluster.find(topic)
-        from scene import filtered
-
         while not done.is_set():
             got = scene.cluster.fetch(topic, offset, isolation=1, wait_ms=50)
             values, offset, _ = filtered(got, offset)
@@ -38,9 +36,7 @@ def case_64_a_reader_is_never_ahead_of_an_outcome(s):
     topic, failed, done = s.topic(), [], threading.Event()
 
     def poll():
-        from scene import filtered
-
-        scene, offset, last = type(s)(s.server), 0, 0
+        scene, offset, last = s.apart(), 0, 0
         scene.cluster.find(topic)
         try:
             while not done.is_set() or got["LastStableOffset"] > offset:

@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from batches import batches
+from batches import batch, batches
 from groups import Group
 from txn import Txn
 from wire import Cluster
@@ -31,6 +31,10 @@ class Scene:
         self.cluster.drop()
         for group in self.groups:
             group.end()
+
+    def apart(self):
+        """The same broker over connections of its own: for a thread."""
+        return Scene(self.server)
 
     def name(self, word):
         return f"{word}-{next(_number)}"
@@ -106,8 +110,6 @@ def until(what, holds, seconds=10):
 
 def put(txn, topic, value, seq=0, partition=0, version=12):
     """One record of a transaction, acknowledged."""
-    from batches import batch
-
     records = batch([value], pid=txn.pid, epoch=txn.epoch, seq=seq, transactional=True)
     got = txn.produced(topic, records, version, partition)
     assert got["ErrorCode"] == 0, got
