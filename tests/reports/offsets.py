@@ -4,7 +4,7 @@ import time
 
 from groups import settle_members
 from report import expect
-from scene import put, until
+from scene import until
 from txn import Txn
 
 UNSTABLE = 88
