@@ -27,7 +27,7 @@ use oncilla_shards::txn::Identity;
 use oncilla_shards::wire::produce::{
     self, ProduceAnswer, ProducePartition, ProducePartitionAnswer, ProduceRequest, encode,
 };
-use oncilla_shards::wire::{CurrentLeader, NodeEndpoint, TopicRef};
+use oncilla_shards::wire::{CurrentLeader, NodeEndpoint};
 use slab::Slab;
 use smallvec::SmallVec;
 
@@ -53,15 +53,17 @@ struct Item {
     /// Who wrote it, if it has a producer id.
     producer: Option<Identity>,
     transactional: bool,
+    /// What it is refused with once its transaction is known to be right (A2: rule 8 comes behind A4).
+    refused: Option<ErrorCode>,
 }
 
 impl Item {
-    fn new(at: usize, key: PartitionKey, records: Bytes) -> Self {
+    fn new(at: usize, key: PartitionKey, records: Bytes, refused: Option<ErrorCode>) -> Self {
         let header = BatchHeader::parse(&records).ok().filter(BatchHeader::is_idempotent);
         let producer =
             header.as_ref().map(|header| Identity { producer_id: header.producer_id, epoch: header.producer_epoch });
         let transactional = header.is_some_and(|header| header.attributes.is_transactional());
-        Self { at, key, records, producer, transactional }
+        Self { at, key, records, producer, transactional, refused }
     }
 }
 
@@ -218,6 +220,10 @@ fn take_in(ctx: &Rc<Ctx>, call: &Rc<Call>, items: SmallVec<[Item; 1]>) {
 
 /// Appends one batch on this shard.
 fn append(ctx: &Rc<Ctx>, call: &Rc<Call>, item: Item, permit: Permit) {
+    if let Some(code) = item.refused {
+        refuse(ctx, &mut call.answers.borrow_mut()[item.at], Refusal::code(code, false), Offset(-1));
+        return call.settled(ctx);
+    }
     let fenced = item.producer.and_then(|who| ctx.txn.check_fence(who.producer_id, who.epoch).err());
     let waiter = WaiterId(ctx.produces.waiting.borrow_mut().insert(Waiting::Batch(call.clone(), item.at)) as u64);
     let mut effects = Effects::new();
@@ -322,29 +328,52 @@ impl Checked<'_> {
             let at = self.answers.len();
             let found = match whole {
                 Some(code) => Err(code),
-                None => self.key_of(&partition, decoded.acks),
+                None => self.key_of(&partition),
             };
             let mut answer = ProducePartitionAnswer::refused(
                 partition.topic,
                 partition.index,
                 found.err().unwrap_or(ErrorCode::None),
             );
-            if found == Err(ErrorCode::NotLeaderOrFollower) {
-                answer.current_leader = self.leader_of(&answer.topic, answer.index);
-            }
             if whole == Some(ErrorCode::CorruptMessage) {
                 answer.error_message = Some("a batch has a length or a format version that does not exist".into());
             }
             self.answers.push(answer);
-            if let Ok(key) = found {
-                items.push(Item::new(at, key, partition.records.unwrap_or_default()));
+            if let Ok((key, is_internal)) = found {
+                let refused = self.refusal(decoded.acks, is_internal);
+                items.push(Item::new(at, key, partition.records.unwrap_or_default(), refused));
             }
         }
         if has_several_producers(&items) {
             self.refuse_all(&items);
             items.clear();
         }
+        items.retain(|item| self.leads(item));
         items
+    }
+
+    /// A2.8: not of the request as a whole, and not before the transaction is asked for.
+    fn refusal(&self, acks: i16, is_internal: bool) -> Option<ErrorCode> {
+        if !(-1..=1).contains(&acks) {
+            return Some(ErrorCode::InvalidRequiredAcks);
+        }
+        let is_admin = self.request.client_id.as_deref() == Some(ADMIN_CLIENT);
+        (is_internal && !is_admin).then_some(ErrorCode::InvalidTopicException)
+    }
+
+    /// Whether this node leads the partition (A4 a); else it has its answer.
+    fn leads(&mut self, item: &Item) -> bool {
+        let topic = self.image.topic_by_id(item.key.topic).expect("it was found in this image");
+        let owner = self.image.owner(topic, item.key.index);
+        if owner == self.ctx.id || self.ctx.forwards() {
+            return true;
+        }
+        // A plain batch meets rule 8 in its own order, 21 and 17 before 6.
+        let code = item.refused.filter(|_| !item.transactional).unwrap_or(ErrorCode::NotLeaderOrFollower);
+        let leader = (code == ErrorCode::NotLeaderOrFollower).then(|| self.leader(owner));
+        let answer = &mut self.answers[item.at];
+        (answer.code, answer.current_leader) = (code, leader);
+        false
     }
 
     fn refuse_all(&mut self, items: &[Item]) {
@@ -355,33 +384,24 @@ impl Checked<'_> {
         }
     }
 
-    /// K0.5 to K0.9.
-    fn key_of(&self, partition: &ProducePartition, acks: i16) -> Result<PartitionKey, ErrorCode> {
+    /// K0.5 and K0.6: the partition, and whether its topic is internal.
+    fn key_of(&self, partition: &ProducePartition) -> Result<(PartitionKey, bool), ErrorCode> {
         let topic = resolve(self.image, &partition.topic)?;
         if !topic.has(partition.index) {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
         let records = partition.records.as_deref().unwrap_or_default();
         batch::check_framing(records, self.request.version).map_err(|refused| refused.code)?;
-        if !(-1..=1).contains(&acks) {
-            return Err(ErrorCode::InvalidRequiredAcks);
-        }
-        if topic.is_internal() && self.request.client_id.as_deref() != Some(ADMIN_CLIENT) {
-            return Err(ErrorCode::InvalidTopicException);
-        }
-        if self.image.owner(topic, partition.index) != self.ctx.id && !self.ctx.forwards() {
-            return Err(ErrorCode::NotLeaderOrFollower);
-        }
-        Ok(PartitionKey { topic: topic.id, index: partition.index })
+        Ok((PartitionKey { topic: topic.id, index: partition.index }, topic.is_internal()))
     }
 
-    fn leader_of(&mut self, topic: &TopicRef, index: i32) -> Option<CurrentLeader> {
-        let topic = resolve(self.image, topic).ok()?;
-        let node = nodes::of_shard(self.ctx, self.request, self.image.owner(topic, index));
+    /// K0.9.
+    fn leader(&mut self, owner: ShardId) -> CurrentLeader {
+        let node = nodes::of_shard(self.ctx, self.request, owner);
         if !self.endpoints.iter().any(|endpoint| endpoint.id == node.id) {
             self.endpoints.push(nodes::endpoint(node));
         }
-        Some(CurrentLeader { leader: node.id, epoch: self.ctx.boot_epoch })
+        CurrentLeader { leader: node.id, epoch: self.ctx.boot_epoch }
     }
 }
 
@@ -421,6 +441,7 @@ fn last_mentions(partitions: SmallVec<[ProducePartition; 1]>) -> SmallVec<[Produ
 mod tests {
     use oncilla_shards::batch::BatchBuilder;
     use oncilla_shards::ids::{LeaderEpoch, NodeId, TopicId};
+    use oncilla_shards::wire::TopicRef;
 
     use super::*;
     use crate::api::testing::ctx_of_shards;

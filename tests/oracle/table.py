@@ -39,7 +39,10 @@ SERVERS = {
         "producer.id.expiration.check.interval.ms": "200",
     },
     "levels": QUICK,
+    "epochs": QUICK,
 }
+# Their cases take minutes and are left out of the short run.
+LONG = ("epochs",)
 SERVER_OF = {}
 _names = itertools.count(1)
 

@@ -1,4 +1,4 @@
-"""The summary matrix of the coordinator, each cell on an id of its own: contract B10, with B2 to B5 and the tables of B6
+"""The summary matrix of the coordinator, each cell on an id of its own: contract B10, B2 to B5, and the tables of B6
 (F54, F55).
 """
 

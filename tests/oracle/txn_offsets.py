@@ -3,10 +3,9 @@ F77."""
 
 from groups import settle_members
 from table import by_version, case
-from txn import Txn, fence, mark
+from txn import Txn, fence
 
 VERSIONS = range(0, 6)
-AHEAD = 100000
 
 
 def joined(o, group, version=5, of=None):

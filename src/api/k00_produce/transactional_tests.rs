@@ -4,17 +4,24 @@ use std::collections::VecDeque;
 use std::fs;
 
 use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest,
+};
+use kafka_protocol::messages::incremental_alter_configs_response::IncrementalAlterConfigsResponse;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, ProduceRequest, TopicProduceData};
 use kafka_protocol::messages::{ProduceResponse, TransactionalId};
 use kafka_protocol::protocol::{Decodable, Encodable};
-use oncilla_shards::batch::BatchBuilder;
-use oncilla_shards::ids::ProducerEpoch;
+use oncilla_shards::batch::{BatchBuilder, ControlKind};
+use oncilla_shards::ids::{ProducerEpoch, SlotId};
+use oncilla_shards::limits::SLOTS;
+use oncilla_shards::partition::EndMarker;
 use oncilla_shards::txn::Adopted;
 
 use super::*;
 use crate::api::Request;
 use crate::api::codec::text;
 use crate::api::testing::{self, block_on};
+use crate::disk::layout::JournalId;
 use crate::net::Answers;
 use crate::partitions;
 use crate::txn::tests::{end, init, state};
@@ -41,6 +48,10 @@ fn batch(of: Producer, sequence: i32) -> Bytes {
 
 /// Begins a request with these batches for partitions of `t`.
 fn begin_request(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)]) -> Rc<Answers> {
+    begin_with_acks(ctx, version, id, batches, -1)
+}
+
+fn begin_with_acks(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)], acks: i16) -> Rc<Answers> {
     let data = |(index, records): &(i32, Bytes)| {
         PartitionProduceData::default().with_index(*index).with_records(Some(records.clone()))
     };
@@ -48,7 +59,7 @@ fn begin_request(ctx: &Rc<Ctx>, version: i16, id: &str, batches: &[(i32, Bytes)]
     let topic = TopicProduceData::default().with_name(text("t").into()).with_partition_data(partitions);
     let asked = ProduceRequest::default()
         .with_transactional_id(Some(TransactionalId(text(id))))
-        .with_acks(-1)
+        .with_acks(acks)
         .with_timeout_ms(30_000)
         .with_topic_data(vec![topic]);
     let mut body = BytesMut::new();
@@ -202,16 +213,137 @@ fn f36_batches_of_two_producers_are_49_for_every_partition() {
 }
 
 #[test]
+fn a2_8_acks_that_do_not_exist_are_told_after_the_transaction() {
+    let (ctx, _dir) = shard();
+    let old = init(&ctx, "x");
+    let of = init(&ctx, "x");
+    let ask = |version, batch| {
+        let told = block_on(async { told(version, &begin_with_acks(&ctx, version, "x", &[(0, batch)], 2)).await });
+        (told[0].code, told[0].log_start, state(&ctx, "x"))
+    };
+    let plain = Bytes::from(BatchBuilder::new().record(None, Some(b"v")).build());
+    assert_eq!(ask(12, plain), (21, -1, "Empty".into()));
+    assert_eq!(ask(12, batch(old, 0)), (47, -1, "Empty".into()));
+    assert_eq!(ask(11, batch(of, 0)), (120, -1, "Empty".into()));
+    assert_eq!(ask(12, batch(of, 0)), (21, -1, "Ongoing".into()), "it was added before");
+    assert!(!is_open(&ctx, 0));
+}
+
+#[test]
 fn a_fenced_producer_writes_nowhere_not_even_plain_batches() {
     let (ctx, _dir) = shard();
     let of = init(&ctx, "x");
     assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 0))]), 0);
+    let plain = Bytes::from(BatchBuilder::new().producer(of.0, of.1, 0).record(None, Some(b"v")).build());
+    assert_eq!(code(&ctx, 9, "x", &[(1, plain.clone())]), 0);
     assert_eq!(init(&ctx, "x").0, of.0);
     complete(&ctx, "x", "Empty");
-    let plain = Bytes::from(BatchBuilder::new().producer(of.0, of.1, 0).record(None, Some(b"v")).build());
-    for batch in [batch(of, 1), plain] {
+    for batch in [batch(of, 1), plain.clone()] {
         assert_eq!(code(&ctx, 12, "x", &[(2, batch)]), 47);
     }
+    assert_eq!(code(&ctx, 9, "x", &[(1, plain)]), 47, "the fence comes before the duplicate");
+}
+
+/// Lets the first write to a partition fail, which takes it offline.
+fn break_disk(ctx: &Ctx, index: i32) {
+    let id = ctx.image().topic("t").expect("it was made").id;
+    let directory = ctx.files.data.partition("t", id, index);
+    fs::remove_dir_all(&directory).expect("a directory");
+    fs::write(&directory, b"in its way").expect("writable");
+}
+
+#[test]
+fn f32_produce_12_waits_a_while_for_the_transaction_before_and_then_says_51() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 0))]), 0);
+    let (_, id, epoch) = end(&ctx, 5, "x", of, true);
+    let of = (id, epoch);
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch(of, 0))]), 0, "its markers come first");
+    // A partition without its disk takes no marker: the transaction stays where it is.
+    break_disk(&ctx, 2);
+    assert_eq!(code(&ctx, 12, "x", &[(2, batch(of, 0))]), 56);
+    let (ended, id, epoch) = end(&ctx, 5, "x", of, true);
+    assert_eq!(ended, 0);
+    let began = now();
+    assert_eq!(code(&ctx, 12, "x", &[(0, batch((id, epoch), 0))]), 51);
+    assert!(began.elapsed() >= Duration::from_millis(ctx.config.add_partitions_wait_ms_max));
+    for version in [3, 11] {
+        assert_eq!(code(&ctx, version, "x", &[(1, batch((id, epoch), 0))]), 19, "{version}");
+    }
+    assert_eq!(state(&ctx, "x"), "PrepareCommit");
+    assert!(ctx.produces.lines.0.borrow().is_empty());
+}
+
+#[test]
+fn f33_a_marker_between_the_question_and_the_append_keeps_the_batch_out() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    add(&ctx, "x", of, 0);
+    let marker = EndMarker {
+        producer_id: ProducerId(of.0),
+        epoch: ProducerEpoch(of.1),
+        coordinator_epoch: 7,
+        transaction_version: 0,
+        kind: ControlKind::Abort,
+    };
+    let told = block_on(async {
+        let answers = begin_request(&ctx, 11, "x", &[(0, batch(of, 0))]);
+        let marked = partitions::write_markers(&ctx, vec![(key(&ctx, 0), marker)]).await;
+        assert_eq!(marked[0].code, ErrorCode::None);
+        told(11, &answers).await
+    });
+    assert_eq!((told[0].code, told[0].log_start), (48, 0));
+    assert!(!is_open(&ctx, 0));
+    assert_eq!(code(&ctx, 11, "x", &[(0, batch(of, 0))]), 0, "asked again");
+}
+
+#[test]
+fn f37_verification_that_is_off_asks_nobody_and_produce_12_adds_all_the_same() {
+    let (ctx, _dir) = shard();
+    let set = |value: &'static str| {
+        let config = AlterableConfig::default().with_name(text("transaction.partition.verification.enable"));
+        let configs = vec![config.with_value(Some(text(value)))];
+        let resource = AlterConfigsResource::default().with_resource_type(4).with_resource_name(text("0"));
+        let asked = IncrementalAlterConfigsRequest::default().with_resources(vec![resource.with_configs(configs)]);
+        let answer: IncrementalAlterConfigsResponse = testing::ask(&ctx, 44, 1, &asked);
+        assert_eq!(answer.responses[0].error_code, 0);
+    };
+    let of = init(&ctx, "x");
+    set("false");
+    assert_eq!(code(&ctx, 11, "x", &[(0, batch(of, 7))]), 0);
+    assert_eq!((state(&ctx, "x"), is_open(&ctx, 0)), ("Empty".into(), true));
+    assert_eq!(code(&ctx, 12, "x", &[(1, batch(of, 0))]), 0);
+    assert_eq!(state(&ctx, "x"), "Ongoing");
+    set("true");
+    assert_eq!(code(&ctx, 11, "x", &[(2, batch(of, 0))]), 120);
+}
+
+#[test]
+fn a_write_whose_add_fails_is_not_acknowledged_and_the_next_start_adopts_it() {
+    let (ctx, _dir) = shard();
+    let of = init(&ctx, "x");
+    let ctx = testing::restarted(&ctx);
+    partitions::open_all(&ctx).expect("opened");
+    // The first entry after a start needs a new journal.
+    let slots = ctx.files.data.slots("txn_state");
+    let journals: Vec<_> =
+        (0..SLOTS).map(|slot| JournalId { slot: SlotId(slot), epoch: ctx.boot_epoch, roll: 0 }.file()).collect();
+    journals.iter().for_each(|name| fs::create_dir_all(slots.join(name)).expect("creatable"));
+    let told = produce(&ctx, 12, "x", &[(0, batch(of, 0))]);
+    assert_eq!((told[0].code, told[0].base, told[0].has_message), (19, -1, true));
+    let told = produce(&ctx, 12, "x", &[(0, batch(of, 1)), (1, batch(of, 0))]);
+    assert_eq!(told[1].code, 19, "nobody could say that it belongs to a transaction");
+    assert!(ctx.produces.lines.0.borrow().is_empty());
+    journals.iter().for_each(|name| fs::remove_dir(slots.join(name)).expect("it is empty"));
+    let next = testing::restarted(&ctx);
+    partitions::open_all(&next).expect("opened");
+    block_on(reconcile(&next));
+    assert_eq!(state(&next, "x"), "Ongoing");
+    assert_eq!(code(&next, 12, "x", &[(0, batch(of, 0))]), 0, "the retry is a duplicate");
+    assert_eq!(end(&next, 5, "x", of, true).0, 0);
+    complete(&next, "x", "CompleteCommit");
+    assert!(!is_open(&next, 0));
 }
 
 #[test]
