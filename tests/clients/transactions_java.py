@@ -56,7 +56,8 @@ def shown(address, to):
     expect("described", (told["ProducerId"], told["TransactionState"]), (listed[name]["ProducerId"], "Ongoing"))
     expect("partitions", set(told["TopicPartitions"].split(",")), {f"{name}-0", f"{name}-1"})
     at = rows(transactions(to, "describe-producers", "--topic", name, "--partition", "1"))
-    expect("producers", [(r["ProducerId"], r["CurrentTransactionStartOffset"]) for r in at], [(told["ProducerId"], "0")])
+    starts = [(r["ProducerId"], r["CurrentTransactionStartOffset"]) for r in at]
+    expect("producers", starts, [(told["ProducerId"], "0")])
     transactions(to, "forceTerminateTransaction", "--transactionalId", name)
     cluster = Cluster(pair(address))
     until("it is over", lambda: isolated(cluster, name, 2) == [[], []])
