@@ -116,9 +116,10 @@ class Campaign:
         while not holds():
             assert self.process.poll() is None, f"{what}: the worker ended: {self.log()}"
             self.restart_failed()
-            said = f"the log ends at {self.end_offset()}, {self.writer.lines} lines are written, {self.status()}: {self.log()}"
-            assert time.monotonic() < until, f"{what}: not within {WAIT_SECONDS} s, {said}"
-            time.sleep(0.2)
+            if time.monotonic() > until:
+                told = f"the log ends at {self.end_offset()}, {self.writer.lines} lines are written, {self.status()}"
+                raise AssertionError(f"{what}: not within {WAIT_SECONDS} s, {told}: {self.log()}")
+            time.sleep(0.5)
 
     def log(self):
         return (self.directory / "worker.log").read_text(errors="replace")[-3000:]

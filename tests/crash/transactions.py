@@ -2,12 +2,13 @@
 
 Clients of librdkafka and of Java, each with a transactional id that its successors take over, poll and send in
 transactions, some by hand, some in groups whose offsets they commit with the transaction. Some are killed, some get a
-twin that fences them.
+twin that fences them, some are stopped until their group has given them up, and go on.
 """
 
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,8 @@ SETTINGS = {
 }
 RDKAFKA = {"a0": "", "a1": "", "g0": "g-rdkafka", "g1": "g-rdkafka"}
 JAVA = {"ja": "", "jg0": "g-java", "jg1": "g-java"}
+IN_GROUPS = ("g0", "g1", "java")
+PAUSE_SECONDS = 3
 PROGRESS_SECONDS = 60
 
 
@@ -88,7 +91,7 @@ class Campaign:
         self.server, self.cycles, self.protocol = server, cycles, protocol
         self.random = random.Random(seed)
         self.all, self.live, self.runs = [], {}, 0
-        self.counts = dict.fromkeys(("broker", "client", "java", "twin"), 0)
+        self.counts = dict.fromkeys(("broker", "client", "java", "twin", "pause"), 0)
 
     def start_client(self, tid):
         """A client of librdkafka, or all of Java, which live in one process."""
@@ -117,23 +120,35 @@ class Campaign:
         self.start_client(tid)
         self.counts["twin"] += 1
 
+    def pause(self, tid):
+        """Stops a member for longer than its session lasts, and shorter than its transaction may."""
+        self.live[tid].process.send_signal(signal.SIGSTOP)
+        self.counts["pause"] += 1
+        return self.live[tid]
+
     def cycle(self, number):
         time.sleep(self.random.choice((0.05, 0.2, 0.5, 1.0)))
-        broker, what = self.random.random() < 0.85, self.random.random()
+        broker, what, paused = self.random.random() < 0.85, self.random.random(), None
         if broker:
             self.server.kill()
             self.counts["broker"] += 1
         tid = self.random.choice(list(RDKAFKA))
-        if number % 10 == 5:
+        if number % 20 == 5 or number % 50 == 49:
             self.replace("java")
         elif what < 0.3:
             self.replace(tid)
         elif what < 0.45:
             self.twin(tid)
+        elif what < 0.55:
+            paused = self.pause(self.random.choice(IN_GROUPS))
         if broker:
             while self.random.random() < 0.25:
                 self.server.start_and_kill(self.random.random() * 0.1)
             self.server.start()
+        if paused:
+            # Its group goes on without it; what it then does in the name of the group must come to nothing.
+            time.sleep(PAUSE_SECONDS)
+            paused.process.send_signal(signal.SIGCONT)
         self.progress()
 
     def done(self):
@@ -202,8 +217,8 @@ class Campaign:
         c = self.counts
         return (
             f"{self.cycles} cycles with {c['broker']} kills of the broker, {c['client']} of clients, {c['java']} of all"
-            f" in Java, {c['twin']} twins; transactions: {states['ok']} committed, {states['fail']} not, "
-            f"{states['info']} unknown; {sum(map(len, log.values()))} values, {polled} polled"
+            f" in Java, {c['twin']} twins, {c['pause']} pauses; transactions: {states['ok']} committed, "
+            f"{states['fail']} not, {states['info']} unknown; {sum(map(len, log.values()))} values, {polled} polled"
         )
 
     def abandon(self):

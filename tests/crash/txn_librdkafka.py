@@ -16,6 +16,8 @@ import time
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 CALL_SECONDS = 10
+# A few clients at full speed would leave no processor to those that start.
+PAUSE_SECONDS = 0.01
 DEBUG = {"debug": "eos,protocol", "log_level": 7} if "ONCILLA_CLIENT_LOGS" in os.environ else {}
 
 
@@ -73,6 +75,7 @@ class Client:
             if not self.group and self.random.random() < 1 / 64:
                 self.go_back(self.random.sample(range(self.partitions), 2))
             self.transaction()
+            time.sleep(PAUSE_SECONDS)
         self.consumer.close()
 
     def go_back(self, partitions):

@@ -30,6 +30,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 public class TxnClient extends Thread {
     static final Duration CALL = Duration.ofSeconds(10);
+    /** A few clients at full speed would leave no processor to those that start. */
+    static final int PAUSE_MS = 10;
     final String tid, name, topic, group, protocol;
     final int partitions;
     final Random random;
@@ -107,6 +109,7 @@ public class TxnClient extends Thread {
                 if (group.isEmpty() && random.nextInt(64) == 0)
                     goBack(List.of(random.nextInt(partitions)));
                 transaction();
+                Thread.sleep(PAUSE_MS);
             }
             consumer.close();
         } catch (ProducerFencedException | InvalidProducerEpochException | FencedInstanceIdException e) {
