@@ -39,7 +39,7 @@ mod tests {
     use crate::api::testing::{ask_bytes, ctx};
 
     #[test]
-    fn k18_1_keys_ascend_k18_5_the_epoch_is_that_of_the_start_and_k18_6_features_are_finalized() {
+    fn k18_1_keys_ascend_k18_5_f82_the_epoch_is_that_of_the_start_and_k18_6_features_are_finalized() {
         let (ctx, _dir) = ctx();
         let versions: ApiVersionsResponse = ask_bytes(&ctx, 18, 4, &Bytes::from_static(b"\x02a\x021\x00"));
         assert!(versions.api_keys.is_sorted_by(|a, b| a.api_key < b.api_key));

@@ -1,4 +1,4 @@
-"""Kafka Streams with exactly_once_v2 under kill -9 of its instances and of the broker.
+"""Kafka Streams with exactly_once_v2 under kill -9 of its instances and of the broker (F84).
 
 Two instances count words over a repartition topic and a store with a changelog. What a read_committed consumer finds in
 the output is, of each word, each count from 1 to the last, once and in order: so no word was lost, none was counted

@@ -180,7 +180,7 @@ fn f30_a_partition_that_is_not_added_is_120_or_48_and_one_that_is_takes_the_batc
 }
 
 #[test]
-fn a4_codes_of_the_coordinator_become_those_of_produce() {
+fn f31_codes_of_the_coordinator_become_those_of_produce() {
     let (ctx, _dir) = shard();
     let of = init(&ctx, "x");
     for version in [10, 11, 12] {
