@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use oncilla_shards::txn::{Identity, OffsetsHook};
+use oncilla_shards::txn::{Identity, OffsetsHook, ends};
 
 #[derive(Debug)]
 struct Commit {
@@ -47,11 +47,7 @@ impl CommitsInFlight {
         let marker = hook.producer;
         for commit in self.commits.borrow_mut().values_mut() {
             let is_of = commit.producer.producer_id == marker.producer_id;
-            // With version 2 the marker's own epoch is the next transaction's.
-            let is_over = match hook.version {
-                2.. => commit.producer.epoch < marker.epoch,
-                _ => commit.producer.epoch <= marker.epoch,
-            };
+            let is_over = ends(marker.epoch, hook.version, commit.producer.epoch);
             commit.is_revoked |= is_of && is_over && hook.groups.iter().any(|group| **group == *commit.group);
         }
     }
@@ -101,7 +97,10 @@ mod tests {
         assert!(older.is_revoked() && !mine.is_revoked(), "path B: its own epoch is the next transaction's");
         all.revoke(&end(producer(1, 3), 0));
         assert!(mine.is_revoked() && others.iter().all(|other| !other.is_revoked()));
-        drop((mine, older, others));
+        let last = all.begin(producer(1, i16::MAX), "a");
+        all.revoke(&end(producer(1, i16::MAX), 2));
+        assert!(last.is_revoked(), "behind the last epoch comes another producer id");
+        drop((mine, older, others, last));
         assert!(all.commits.borrow().is_empty());
     }
 }

@@ -182,6 +182,14 @@ fn c3_the_end_for_an_unknown_group_and_of_nothing_pending_writes_nothing() {
 }
 
 #[test]
+fn c3_at_the_last_epoch_a_marker_of_path_b_ends_its_own_transaction() {
+    let mut lab = Lab::new();
+    lab.pend(producer(1, i16::MAX), 0, 2);
+    lab.end(producer(1, i16::MAX), 2, Outcome::Commit);
+    assert_eq!(lab.read(0), (2, true), "the next transaction has another producer id");
+}
+
+#[test]
 fn c3_f77_pending_offsets_keep_what_is_committed_and_the_group_and_age_from_their_commit() {
     let mut lab = Lab::new();
     lab.plain(0, 1);

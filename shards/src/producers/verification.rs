@@ -104,9 +104,10 @@ impl Verifications {
     }
 
     /// A marker came (A6.5): what was asked before it holds no longer, unless it was asked by a producer that runs at
-    /// the marker's epoch already.
+    /// the marker's epoch already. At the last epoch there is none: it goes on under another id.
     pub(super) fn ended(&mut self, producer_id: ProducerId, epoch: ProducerEpoch) {
-        if self.get(producer_id).is_some_and(|known| !(known.adds && known.epoch == epoch.0)) {
+        let is_next = |known: &Verification| known.adds && known.epoch == epoch.0 && epoch.0 < i16::MAX;
+        if self.get(producer_id).is_some_and(|known| !is_next(known)) {
             self.forget(producer_id);
         }
     }
@@ -333,6 +334,18 @@ mod tests {
             let expected = if survives { Check::Append } else { NO_TXN };
             assert_eq!(log.append(batch(1, 0), permit), expected, "adds: {adds}");
         }
+    }
+
+    #[test]
+    fn a6_5_no_guard_survives_a_marker_at_the_last_epoch() {
+        let mut log = Log::default();
+        assert_eq!(log.send(i16::MAX, 0, true), Check::Append);
+        let permit = log.ask(&batch(i16::MAX, 5), true);
+        assert_eq!(log.append(batch(i16::MAX, 5), permit), Check::Append);
+        log.marker(i16::MAX);
+        let permit = log.ask(&batch(i16::MAX, 10), true);
+        log.marker(i16::MAX);
+        assert_eq!(log.append(batch(i16::MAX, 10), permit), NO_TXN, "nobody would end it");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::Now;
 use super::ask::{Identity, Outcome};
-use super::state::{Head, Members};
+use super::state::{EPOCH_LAST, Head, Members};
 use super::turn::Turn;
 use crate::code::ErrorCode;
 use crate::ids::{BrokerId, PartitionKey, ProducerEpoch, ProducerId, ShardId};
@@ -126,6 +126,13 @@ pub struct OffsetsHook {
     pub version: i8,
     /// The groups.
     pub groups: Vec<Arc<str>>,
+}
+
+/// Whether a marker ends what its producer has pending at `epoch`. With version 2 what is at the marker's own epoch is
+/// of the next transaction, but for the last epoch there is: behind it the producer id is another one (contract A6.1).
+#[must_use]
+pub fn ends(marker: ProducerEpoch, version: i8, epoch: ProducerEpoch) -> bool {
+    epoch < marker || epoch == marker && (version < 2 || marker.0 == EPOCH_LAST)
 }
 
 /// What became of a marker at one partition.

@@ -60,7 +60,9 @@ use self::decision::ProducerIds;
 pub use self::describe::{ListFilter, Listing};
 pub use self::entry::{Change, Entry};
 pub use self::fences::{FenceEntry, Fences};
-pub use self::markers::{Fence, Marker, MarkerAnswer, MarkerBatch, MarkerFile, OffsetsHook, Place, Places, TxnKey};
+pub use self::markers::{
+    Fence, Marker, MarkerAnswer, MarkerBatch, MarkerFile, OffsetsHook, Place, Places, TxnKey, ends,
+};
 pub use self::settings::TxnSettings;
 use self::slot::Slot;
 pub use self::state::{Head, Joining, State};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::entry::OffsetRow;
 use crate::ids::{PartitionKey, ProducerEpoch, ProducerId, TimestampMs};
-use crate::txn::Identity;
+use crate::txn::{Identity, ends};
 
 /// What one producer has pending for one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Pending {
     /// Whether [`Pending::end`] would find something.
     pub fn ends(&self, producer: Identity, version: i8) -> bool {
         let of_producer = |producers: &BTreeMap<ProducerId, PendingOffset>| {
-            producers.get(&producer.producer_id).is_some_and(|pending| is_ended(pending, producer.epoch, version))
+            producers.get(&producer.producer_id).is_some_and(|pending| ends(producer.epoch, version, pending.epoch))
         };
         self.partitions.values().any(of_producer)
     }
@@ -85,7 +85,7 @@ impl Pending {
         let mut ended = Vec::new();
         for (key, producers) in &mut self.partitions {
             let Some(pending) = producers.get(&producer.producer_id) else { continue };
-            if !is_ended(pending, producer.epoch, version) {
+            if !ends(producer.epoch, version, pending.epoch) {
                 continue;
             }
             let pending = producers.remove(&producer.producer_id).expect("just seen");
@@ -114,9 +114,4 @@ impl Pending {
         }
         all
     }
-}
-
-/// Whether a marker ends it. With version 2 what is pending at the marker's own epoch is of the next transaction.
-fn is_ended(pending: &PendingOffset, marker: ProducerEpoch, version: i8) -> bool {
-    if version >= 2 { pending.epoch < marker } else { pending.epoch <= marker }
 }
