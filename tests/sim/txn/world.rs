@@ -140,6 +140,8 @@ pub struct World {
     pub lanes: BTreeMap<(Peer, Peer), VecDeque<Message>>,
     /// What a shard sends itself arrives at once.
     pub here: VecDeque<(usize, Message)>,
+    /// Answers whose waiters have not run yet.
+    pub woken: VecDeque<Message>,
     pub timers: BTreeMap<(u64, u64), (usize, Timer)>,
     pub waiting: BTreeMap<u64, Wait>,
     pub next: u64,
@@ -192,6 +194,7 @@ impl World {
             nodes: Vec::new(),
             lanes: BTreeMap::new(),
             here: VecDeque::new(),
+            woken: VecDeque::new(),
             timers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next: 0,
@@ -261,8 +264,13 @@ impl World {
 
     /// Delivers what shards send themselves.
     pub fn arrive(&mut self) {
-        while let Some((at, message)) = self.here.pop_front() {
-            self.receive(at, Peer::Shard(at), message);
+        loop {
+            while let Some((at, message)) = self.here.pop_front() {
+                self.receive(at, Peer::Shard(at), message);
+            }
+            if self.rng.percent(30) || !self.wake() {
+                return;
+            }
         }
     }
 
@@ -481,6 +489,7 @@ impl World {
         (self.lanes, self.here, self.timers) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
         (self.waiting, self.calls, self.followers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         (self.gathered, self.fencing) = (BTreeMap::new(), BTreeMap::new());
+        self.woken.clear();
         for client in 0..self.clients.len() {
             let link = self.fresh();
             self.clients[client].disconnected(link, true);
