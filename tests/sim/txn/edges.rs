@@ -313,9 +313,7 @@ impl World {
     }
 
     fn hook(&mut self, at: usize, from: Peer, hook: OffsetsHook) {
-        if self.mutation != Some(Mutation::NoRevoke) {
-            self.nodes[at].commits.revoke(&hook);
-        }
+        self.nodes[at].commits.revoke(&hook);
         let OffsetsHook { txn, producer, outcome, version, groups, .. } = hook;
         let gathered = self.fresh();
         let to = GatheredFor::Groups(from, txn, groups.clone());

@@ -52,13 +52,11 @@ pub enum Mutation {
     EarlyAdd,
     /// What a start finds open is confirmed without asking its coordinator.
     NoReconcile,
-    /// An offset commit does not look whether its transaction has ended while it was asking.
-    NoRevoke,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::EarlyDecision,
         Self::EarlyMarkers,
         Self::LostMarkers,
@@ -66,7 +64,6 @@ impl Mutation {
         Self::EarlyOffsets,
         Self::EarlyAdd,
         Self::NoReconcile,
-        Self::NoRevoke,
     ];
 }
 
