@@ -146,7 +146,7 @@ impl Client {
         }
         let Some(txn) = self.txn else {
             if rng.percent(60) {
-                self.begin(truth.begin(self.name, self.is_path_b, producer));
+                self.begin(truth.begin(self.name, producer));
             }
             return None;
         };

@@ -17,7 +17,7 @@ use oncilla_shards::shard::{Effect as ShardEffect, Effects as ShardEffects};
 use oncilla_shards::slot::slot_of;
 use oncilla_shards::txn::{
     Add, AddBy, Ask, Effect, Effects, Fence, FenceEntry, FenceId, Identity, Marker, MarkerAnswer, OffsetsHook, Outcome,
-    Reply, Request as Control, TxnKey, Verify,
+    Reply, Request as Control, TxnKey, Verify, ends,
 };
 
 use super::messages::{Answer, GROUPS, Message, NAMES, Peer, Request, TOPIC};
@@ -85,10 +85,7 @@ impl Commits {
     fn revoke(&mut self, hook: &OffsetsHook) {
         for (producer, group, is_revoked) in self.0.values_mut() {
             let is_of = producer.producer_id == hook.producer.producer_id;
-            let is_over = match hook.version {
-                2.. => producer.epoch < hook.producer.epoch,
-                _ => producer.epoch <= hook.producer.epoch,
-            };
+            let is_over = ends(hook.producer.epoch, hook.version, producer.epoch);
             *is_revoked |= is_of && is_over && hook.groups.iter().any(|ended| **ended == **group);
         }
     }
@@ -108,8 +105,8 @@ impl World {
                 self.commit(at, client, link, adds, producer, txn);
             }
             Message::Ask { ticket, id, request, until_ms } => self.asked(at, ticket, &id, request, until_ms),
-            Message::Granted(ticket) => self.granted(ticket),
-            Message::Told(ticket, answer) => self.told(ticket, answer),
+            // Who waits for an answer is woken by it, and runs after what has arrived meanwhile.
+            Message::Granted(_) | Message::Told(..) => self.woken.push_back(message),
             Message::Markers(markers) => self.markers(at, from, markers),
             Message::Marked(answers) => {
                 let mut effects = Effects::new();
@@ -133,6 +130,17 @@ impl World {
             Message::Owner(ticket, owner) => self.owned_by(ticket, owner),
             Message::Answer(..) => unreachable!("answers go to clients"),
         }
+    }
+
+    /// Whoever was woken first goes on.
+    pub fn wake(&mut self) -> bool {
+        match self.woken.pop_front() {
+            Some(Message::Granted(ticket)) => self.granted(ticket),
+            Some(Message::Told(ticket, answer)) => self.told(ticket, answer),
+            Some(other) => unreachable!("{other:?} wakes nobody"),
+            None => return false,
+        }
+        true
     }
 
     /// Asks the owner of an id, wherever it is.
@@ -305,9 +313,7 @@ impl World {
     }
 
     fn hook(&mut self, at: usize, from: Peer, hook: OffsetsHook) {
-        if self.mutation != Some(Mutation::NoRevoke) {
-            self.nodes[at].commits.revoke(&hook);
-        }
+        self.nodes[at].commits.revoke(&hook);
         let OffsetsHook { txn, producer, outcome, version, groups, .. } = hook;
         let gathered = self.fresh();
         let to = GatheredFor::Groups(from, txn, groups.clone());

@@ -21,7 +21,6 @@ fn parts(value: u64) -> (usize, i32, u32) {
 #[derive(Clone, Debug)]
 pub struct Told {
     pub name: usize,
-    pub is_path_b: bool,
     pub producer: Identity,
     /// Whether a commit was ever asked for.
     pub commits: bool,
@@ -45,10 +44,9 @@ pub struct Truth {
 
 impl Truth {
     /// A transaction begins.
-    pub fn begin(&mut self, name: usize, is_path_b: bool, producer: Identity) -> usize {
+    pub fn begin(&mut self, name: usize, producer: Identity) -> usize {
         self.told.push(Told {
             name,
-            is_path_b,
             producer,
             commits: false,
             verdict: None,
@@ -167,7 +165,9 @@ impl History {
 
     /// A start has found these. A checkpoint can hold what no journal has.
     pub fn loaded(&mut self, entries: &[Entry]) {
-        entries.iter().for_each(|entry| drop(self.ids.remove(&entry.id)));
+        for entry in entries {
+            self.ids.remove(&entry.id);
+        }
         let before = std::mem::take(&mut self.epochs);
         entries.iter().for_each(|entry| self.apply(entry));
         for (producer_id, epoch) in before {

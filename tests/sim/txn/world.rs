@@ -52,13 +52,11 @@ pub enum Mutation {
     EarlyAdd,
     /// What a start finds open is confirmed without asking its coordinator.
     NoReconcile,
-    /// An offset commit does not look whether its transaction has ended while it was asking.
-    NoRevoke,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::EarlyDecision,
         Self::EarlyMarkers,
         Self::LostMarkers,
@@ -66,7 +64,6 @@ impl Mutation {
         Self::EarlyOffsets,
         Self::EarlyAdd,
         Self::NoReconcile,
-        Self::NoRevoke,
     ];
 }
 
@@ -140,6 +137,8 @@ pub struct World {
     pub lanes: BTreeMap<(Peer, Peer), VecDeque<Message>>,
     /// What a shard sends itself arrives at once.
     pub here: VecDeque<(usize, Message)>,
+    /// Answers whose waiters have not run yet.
+    pub woken: VecDeque<Message>,
     pub timers: BTreeMap<(u64, u64), (usize, Timer)>,
     pub waiting: BTreeMap<u64, Wait>,
     pub next: u64,
@@ -192,6 +191,7 @@ impl World {
             nodes: Vec::new(),
             lanes: BTreeMap::new(),
             here: VecDeque::new(),
+            woken: VecDeque::new(),
             timers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next: 0,
@@ -261,8 +261,13 @@ impl World {
 
     /// Delivers what shards send themselves.
     pub fn arrive(&mut self) {
-        while let Some((at, message)) = self.here.pop_front() {
-            self.receive(at, Peer::Shard(at), message);
+        loop {
+            while let Some((at, message)) = self.here.pop_front() {
+                self.receive(at, Peer::Shard(at), message);
+            }
+            if self.rng.percent(30) || !self.wake() {
+                return;
+            }
         }
     }
 
@@ -481,6 +486,7 @@ impl World {
         (self.lanes, self.here, self.timers) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
         (self.waiting, self.calls, self.followers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         (self.gathered, self.fencing) = (BTreeMap::new(), BTreeMap::new());
+        self.woken.clear();
         for client in 0..self.clients.len() {
             let link = self.fresh();
             self.clients[client].disconnected(link, true);
