@@ -1,10 +1,12 @@
 """Transactions with Kafka's Java client and its tools: kafka-transactions, ProducerPerformance."""
 
 import re
+import subprocess
+import time
 
 import batches
 from common import topic
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from foreign import collect
 from members import until
 from report import expect
@@ -20,10 +22,12 @@ def checks(report, server):
     address = server.bootstrap
     to = ("--bootstrap-server", address)
     # What differs by the way of listening does not differ by level.
-    levels = "2" if server.mode == "shared" else "2,1"
+    levels = "2,1,0" if server.full else "2" if server.mode == "shared" else "2,1"
     more = ("long",) if server.full else ()
     program = [str(PEER), "java", str(TRANSACTIONS), address, levels, *more]
     collect(report, "java", program, seconds=900 if more else 300)
+    if server.full:
+        report.check("java TransactionalMessageCopier: two copy, with aborts", copiers, address, to)
     if server.mode == "shared":
         return
     report.check("java kafka-transactions: list, describe, describe-producers, terminate", shown, address, to)
@@ -125,3 +129,42 @@ def performance(address, to):
     )
     expect("sent", "20000 records sent" in told, True)
     expect("with markers", sum(offsets(to, name).values()) > 20000, True)
+
+
+def copiers(address, to):
+    """Kafka's system test of exactly once, in miniature: members of a group that abort some of their transactions."""
+    source, into, total = topic("copy-in"), topic("copy-out"), 4000
+    make(to, source, 4)
+    make(to, into, 4)
+    given = ("--bootstrap-server", address, "--topic", source, "--max-messages", str(total), "--throughput", "-1")
+    tool(TOOLS + "VerifiableProducer", *given)
+    given = ("--broker-list", address, "--input-topic", source, "--output-topic", into)
+    # In group mode the partition is not looked at, and has to be given.
+    given += ("--consumer-group", f"g-{source}", "--input-partition", "0")
+    given += ("--transaction-size", "100", "--transaction-timeout", "30000", "--enable-random-aborts")
+    given += ("--group-mode", "--use-group-metadata", "--max-messages", "-1", "--transactional-id")
+    command = [str(PEER), "tool", TOOLS + "TransactionalMessageCopier", *given]
+    members = [subprocess.Popen([*command, f"{source}-{n}"], stdout=subprocess.DEVNULL) for n in (1, 2)]
+    try:
+        got = copied(address, into, total)
+    finally:
+        for member in members:
+            member.terminate()
+        for member in members:
+            member.wait(40)
+    expect("values", sorted(got, key=int), [str(n) for n in range(total)])
+
+
+def copied(address, name, total, seconds=200):
+    """What a read_committed reader finds, and a little on."""
+    reader = Consumer({"bootstrap.servers": address, "group.id": "not-used", "enable.auto.commit": False})
+    reader.assign([TopicPartition(name, p, 0) for p in range(4)])
+    got, quiet, late = [], 0, time.monotonic() + seconds
+    while quiet < 3:
+        if time.monotonic() > late:
+            raise AssertionError(f"{len(got)} of {total} are copied")
+        messages = reader.consume(500, 0.5)
+        got.extend(m.value().decode() for m in messages if not m.error())
+        quiet = quiet + 1 if not messages and len(got) >= total else 0
+    reader.close()
+    return got
