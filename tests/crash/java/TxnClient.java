@@ -230,6 +230,12 @@ public class TxnClient extends Thread {
                 return;
             } catch (TimeoutException e) {
                 say("waits", "for committed offsets");
+            } catch (KafkaException e) {
+                // The group has given this member up meanwhile.
+                say("again", e.toString().replace('\n', ' '));
+                consumer.close();
+                begin();
+                return;
             }
         }
     }
