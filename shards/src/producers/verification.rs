@@ -68,8 +68,8 @@ impl Verifications {
         if self.by_producer.is_empty() { None } else { self.by_producer.get(&producer_id.0) }
     }
 
-    fn ask(&mut self, header: &BatchHeader, adds: bool, now: TimestampMs) -> Guard {
-        let (sequence, epoch) = (header.base_sequence.0, header.producer_epoch.0);
+    fn ask(&mut self, header: &BatchHeader, sequence: i32, adds: bool, now: TimestampMs) -> Guard {
+        let epoch = header.producer_epoch.0;
         if let Some(known) = self.by_producer.get_mut(&header.producer_id.0) {
             if epoch > known.epoch {
                 (known.epoch, known.lowest_sequence) = (epoch, sequence);
@@ -129,15 +129,21 @@ impl Producers {
     /// transaction by writing to it (Produce 12 and later).
     pub fn verify(&mut self, header: &BatchHeader, adds: bool, now: TimestampMs) -> Verify {
         let epoch = header.producer_epoch.0;
+        let mut lowest_sequence = header.base_sequence.0;
         if let Some(entry) = self.table.get(header.producer_id) {
             if epoch < entry.epoch {
                 return Verify::Refuse(ErrorCode::InvalidProducerEpoch);
             }
-            if entry.has_open_txn() && entry.epoch == epoch && !self.doubted.contains(&header.producer_id) {
-                return Verify::Open;
+            if entry.has_open_txn() && entry.epoch == epoch {
+                if !self.doubted.contains(&header.producer_id) {
+                    return Verify::Open;
+                }
+                // What is open keeps its batches in order by itself, and nobody but a doubter asks about it: a resent
+                // batch, which is a duplicate, must not keep away what follows.
+                lowest_sequence = i32::MAX;
             }
         }
-        Verify::Ask(self.verifications.ask(header, adds, now))
+        Verify::Ask(self.verifications.ask(header, lowest_sequence, adds, now))
     }
 
     /// Number of producers that have asked and not yet appended.
@@ -313,6 +319,21 @@ mod tests {
         let permit = log.ask(&batch(0, 5), false);
         assert!(matches!(log.append(batch(0, 5), permit), Check::Duplicate { .. }));
         assert_eq!(log.send(0, 10, false), GAP);
+    }
+
+    #[test]
+    fn a4_d_a_batch_resent_into_a_doubted_transaction_does_not_bind_the_next() {
+        for confirmed in [true, false] {
+            let mut log = Log::default();
+            assert_eq!(log.send(0, 0, true), Check::Append);
+            log.producers.doubt_open();
+            assert!(matches!(log.send(0, 0, true), Check::Duplicate { .. }));
+            if confirmed {
+                log.producers.confirm(P);
+            }
+            assert_eq!(log.send(0, 10, true), GAP, "confirmed: {confirmed}");
+            assert_eq!(log.send(0, 5, true), Check::Append, "confirmed: {confirmed}");
+        }
     }
 
     #[test]
