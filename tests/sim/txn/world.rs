@@ -215,7 +215,9 @@ impl World {
             is_serving: false,
             next_producer_id: 1_000,
         };
-        if world.rng.percent(20) {
+        // Below level 2 an abort by the broker at the very last epoch takes no new one (contract B6), so a transaction
+        // of it is not told from the next: Kafka's weakness.
+        if version == 2 && world.rng.percent(20) {
             world.begin_near_the_last_epoch();
         }
         world.boot();
