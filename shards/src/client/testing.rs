@@ -65,8 +65,11 @@ impl Script {
         let mut script = Self::new(settings);
         // Only what the topic is not yet known for.
         script.send(0);
-        while let Some(asked) = script.asked.pop_front() {
-            script.serve(&asked, leaders);
+        while script.delivered.is_empty() {
+            match script.asked.pop_front() {
+                Some(asked) => script.serve(&asked, leaders),
+                None => script.wait(1),
+            }
         }
         script
     }

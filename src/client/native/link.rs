@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse, RequestHeader, ResponseHeader};
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, Request as Wire, StrBytes};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request as Wire, StrBytes};
 use oncilla_shards::client::{Answer, CallId, ConnectionId, Request};
 use oncilla_shards::code::ErrorCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
