@@ -16,7 +16,7 @@ use kafka_protocol::messages::{
     InitProducerIdResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse, RequestHeader,
     ResponseHeader, TransactionalId, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Message, Request as Wire, StrBytes};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request as Wire, StrBytes};
 use oncilla_shards::client::{
     Answer, Identity, MetadataAnswer, PartitionAnswer, PartitionMetadata, ProduceAnswer, ProducePart, Request,
     TopicMetadata,
