@@ -257,6 +257,9 @@ pub const FENCES_LOG_SLACK: usize = 1024;
 /// native client believes: one batch then shows whether it has. Far below any `producer.id.expiration.ms` in use.
 pub const CLIENT_PROOF_MS: u64 = 300_000;
 
+/// Nodes that the native client remembers; others are as if they had not been named.
+pub const CLIENT_NODES_MAX: usize = 10_000;
+
 /// Pause of the native client before a transactional request is sent again because the last transaction is completing.
 pub const CLIENT_CONCURRENT_RETRY_MS: u64 = 20;
 

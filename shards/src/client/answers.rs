@@ -17,7 +17,7 @@ impl Machine {
         let Some(call) = self.calls.remove(&id) else { return };
         self.nodes.answered(call.connection.node);
         match (call.purpose, answer) {
-            (Purpose::Metadata, Answer::Metadata(answer)) => self.metadata_answered(answer),
+            (Purpose::Metadata(asked), Answer::Metadata(answer)) => self.metadata_answered(&asked, answer),
             (Purpose::Identity, Answer::Identity { code, identity }) => self.identity_answered(code, identity),
             (Purpose::Produce(members), Answer::Produce(parts)) => {
                 self.produced(id, call.connection, &members, &parts);
@@ -45,7 +45,7 @@ impl Machine {
         for id in lost {
             let call = self.calls.remove(&id).expect("just listed");
             match call.purpose {
-                Purpose::Metadata => self.metadata_lost(),
+                Purpose::Metadata(_) => self.metadata_lost(),
                 Purpose::Identity => self.identity_lost(),
                 Purpose::Produce(members) => self.produce_lost(id, connection, &members, reached),
                 Purpose::Control(asked) => self.control_lost(asked, reached),
@@ -126,7 +126,9 @@ impl Machine {
         match self.lanes[lane].answered(batch, id, verdict, self.now_ms, until_ms) {
             Settled::Nothing => {}
             Settled::Stored(batch) => {
-                let base_offset = Some(part.base_offset).filter(|offset| *offset >= Offset(0));
+                // An offset that cannot be is as good as none.
+                let last = part.base_offset.0.checked_add(i64::from(batch.count()));
+                let base_offset = Some(part.base_offset).filter(|base| *base >= Offset(0) && last.is_some());
                 let timestamp = Some(part.timestamp).filter(|at| *at >= TimestampMs(0));
                 let place = Delivered {
                     topic: self.lanes[lane].topic.clone(),

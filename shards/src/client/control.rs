@@ -218,7 +218,8 @@ impl Machine {
         if let Some(moved) = self.nodes.learn(node, address) {
             self.drop_connection(moved, true);
         }
-        let Some(txn) = &mut self.txn else { return };
+        let known = self.nodes.get(node).is_some();
+        let Some(txn) = self.txn.as_mut().filter(|_| known) else { return };
         match asked {
             Asked::Coordinator => txn.coordinator = Some(node),
             _ => {

@@ -17,7 +17,8 @@ use super::verdict::Asked;
 /// What a request without an answer was for.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    Metadata,
+    /// Of these topics.
+    Metadata(Vec<usize>),
     Identity,
     Produce(Vec<(LaneId, BatchId)>),
     Control(Asked),

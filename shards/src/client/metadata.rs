@@ -24,9 +24,9 @@ impl Machine {
         }
         match self.nodes.any(self.now_ms) {
             Ok(node) => {
-                let wanted = self.topics.iter().filter(|topic| old || topic.wanted);
-                let topics: Vec<Arc<str>> = wanted.map(|topic| topic.name.clone()).collect();
-                let call = self.call(node, Purpose::Metadata, Request::Metadata { topics });
+                let asked: Vec<usize> = (0..self.topics.len()).filter(|at| old || self.topics[*at].wanted).collect();
+                let topics: Vec<Arc<str>> = asked.iter().map(|at| self.topics[*at].name.clone()).collect();
+                let call = self.call(node, Purpose::Metadata(asked), Request::Metadata { topics });
                 self.metadata_asking.call = Some(call);
             }
             Err(until_ms) => self.metadata_asking.until_ms = until_ms,
@@ -40,17 +40,17 @@ impl Machine {
         asking.until_ms = self.now_ms + self.settings.backoff_ms(asking.attempts);
     }
 
-    pub(super) fn metadata_answered(&mut self, answer: MetadataAnswer) {
+    pub(super) fn metadata_answered(&mut self, asked: &[usize], answer: MetadataAnswer) {
         for (id, address) in &answer.nodes {
             if let Some(connection) = self.nodes.learn(*id, address) {
                 self.drop_connection(connection, true);
             }
         }
         self.metadata_ms = self.now_ms;
-        let mut again = false;
         for topic in answer.topics {
-            again |= self.topic_answered(topic);
+            self.topic_answered(topic);
         }
+        let again = asked.iter().any(|at| self.topics[*at].wanted);
         let wanted = self.topics.iter().any(|topic| topic.wanted);
         let asking = &mut self.metadata_asking;
         asking.call = None;
@@ -61,21 +61,22 @@ impl Machine {
     }
 
     /// One topic's trouble is not another's, and none of it fails a record before its time (but what cannot pass).
-    /// Whether the topic has to be asked for again.
-    fn topic_answered(&mut self, answer: TopicMetadata) -> bool {
-        let Some(&topic) = self.topic_ids.get(answer.name.as_str()) else { return false };
+    fn topic_answered(&mut self, answer: TopicMetadata) {
+        let Some(&topic) = self.topic_ids.get(answer.name.as_str()) else { return };
         let hopeless = [ErrorCode::InvalidTopicException, ErrorCode::TopicAuthorizationFailed];
         if ErrorCode::from_wire(answer.code).is_some_and(|code| hopeless.contains(&code)) {
             self.topics[topic].wanted = false;
             self.topic_failed(topic, answer.code);
-            return false;
+            return;
         }
-        if answer.code != 0 || answer.partitions.is_empty() {
-            return self.topics[topic].wanted;
+        // Indexes with gaps, or without end, are no answer.
+        let count = answer.partitions.len();
+        let sound = |partition: &PartitionMetadata| usize::try_from(partition.index).is_ok_and(|index| index < count);
+        if answer.code != 0 || count == 0 || !answer.partitions.iter().all(sound) {
+            return;
         }
         let mut all_led = true;
-        let count = answer.partitions.iter().map(|partition| partition.index + 1).max().unwrap_or(0);
-        for index in self.topics[topic].lanes.len()..usize::try_from(count).unwrap_or(0) {
+        for index in self.topics[topic].lanes.len()..count {
             let partition = i32::try_from(index).expect("an index of a partition");
             let lane = Lane::new(self.topics[topic].name.clone(), topic, partition);
             self.topics[topic].lanes.push(self.lanes.len());
@@ -89,7 +90,6 @@ impl Machine {
         let needs = !all_led && self.topics[topic].lanes.iter().any(needed);
         self.topics[topic].wanted = needs;
         self.place_unplaced(topic);
-        needs
     }
 
     /// Takes note of a leader, unless a newer one is known.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::lane::LaneId;
 use super::message::ConnectionId;
+use crate::limits::CLIENT_NODES_MAX;
 
 /// One node.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Nodes {
         nodes
     }
 
-    /// Takes note of a node. Under another address it gets another connection; the old one is returned.
+    /// Takes note of a node, if there are not too many. Under another address it gets another connection; the old one is returned.
     pub fn learn(&mut self, id: i32, address: &str) -> Option<ConnectionId> {
         if let Some(node) = self.by_id.get_mut(&id) {
             let moved = *node.address != *address;
@@ -48,6 +49,9 @@ impl Nodes {
                 node.address = address.into();
                 return Some(ConnectionId { node: id, generation: node.generation });
             }
+            return None;
+        }
+        if self.by_id.len() >= CLIENT_NODES_MAX {
             return None;
         }
         let node = Node {

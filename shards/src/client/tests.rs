@@ -390,6 +390,42 @@ fn a_topic_that_never_appears_fails_its_records_in_time() {
 }
 
 #[test]
+fn answers_that_cannot_be_are_no_answers() {
+    let mut script = Script::new(settings());
+    let record = script.send(0);
+    for index in [i32::MAX, -1, 5] {
+        let mut lie = super::testing::metadata(&[1]);
+        lie.topics[0].partitions[0].index = index;
+        let asked = script.asked.pop_front().expect("metadata is asked for");
+        script.answer(&asked, super::Answer::Metadata(lie));
+        script.asked.retain(|asked| matches!(asked.request, super::Request::Metadata { .. }));
+        for _ in 0..100 {
+            assert!(script.asked.len() < 2, "it does not ask without a pause");
+            script.wait(1);
+        }
+    }
+    let (asked, _) = loop {
+        match script.asked.iter().position(|asked| matches!(asked.request, super::Request::Produce { .. })) {
+            Some(_) => break script.produce(),
+            None => match script.asked.pop_front() {
+                Some(asked) => script.serve(&asked, &[1]),
+                None => script.wait(10),
+            },
+        }
+    };
+    let lie = super::ProduceAnswer {
+        topic: "t".into(),
+        partition: 0,
+        code: 0,
+        base_offset: crate::ids::Offset(i64::MAX),
+        timestamp: crate::ids::TimestampMs(i64::MIN),
+        leader: Some((99, i32::MAX)),
+    };
+    script.answer(&asked, super::Answer::Produce(vec![lie]));
+    assert_eq!(script.delivered[&record].base_offset, None);
+}
+
+#[test]
 fn flush_waits_for_the_records_before_it_and_for_no_other() {
     let mut script = Script::ready(Settings { linger_ms: 1000, ..settings() }, &[1]);
     script.send(0);
