@@ -1,11 +1,16 @@
-//! A broker process on a free port with a directory of its own.
+//! A broker process on a free port with a directory of its own. With `ONCILLA_CLIENT_PEER` set to a program that serves
+//! as tests/peer/kafka-peer does, it is an Apache Kafka.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 use oncilla::client::Client;
+
+use crate::proxy::Proxy;
 
 /// Cores of the broker, and so its ports.
 const CORES: u16 = 2;
@@ -29,23 +34,39 @@ fn free_port() -> u16 {
     panic!("no free ports");
 }
 
+/// Longest start of a Kafka.
+const START: Duration = Duration::from_secs(60);
+
 /// The broker. It ends with this value.
 pub struct Broker {
     data: tempfile::TempDir,
     port: u16,
+    /// Where clients are sent, which is not where the broker listens if there is a proxy.
+    advertised: u16,
     process: Option<Child>,
 }
 
 impl Broker {
     pub fn start() -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        let mut broker = Self { data, port: free_port(), process: None };
+        let port = free_port();
+        let mut broker = Self { data, port, advertised: port, process: None };
         broker.restart();
         broker
     }
 
+    /// A broker that clients reach through a network that lies.
+    pub fn behind_proxy(seed: u64) -> (Self, Proxy) {
+        let data = tempfile::tempdir().expect("a directory");
+        let (port, advertised) = (free_port(), free_port());
+        let mut broker = Self { data, port, advertised, process: None };
+        broker.restart();
+        let ports: Vec<_> = (0..CORES).map(|core| (advertised + core, port + core)).collect();
+        (broker, Proxy::start(&ports, seed))
+    }
+
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.advertised)
     }
 
     pub fn client(&self) -> Client {
@@ -63,11 +84,16 @@ impl Broker {
     /// Starts it on what it left behind; returns when it serves.
     pub fn restart(&mut self) {
         self.kill();
+        if let Some(peer) = std::env::var_os("ONCILLA_CLIENT_PEER") {
+            self.start_peer(&peer);
+            return;
+        }
         let mut process = Command::new(env!("CARGO_BIN_EXE_oncilla"))
             .arg("serve")
             .arg("--data")
             .arg(self.data.path())
-            .args(["--listen", &self.address(), "--cores", &CORES.to_string(), "-X", "http.listen=127.0.0.1:0"])
+            .args(["--listen", &format!("127.0.0.1:{}", self.port), "--cores", &CORES.to_string()])
+            .args(["-X", "http.listen=127.0.0.1:0", "-X", &self.advertised()])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -77,6 +103,23 @@ impl Broker {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).expect("it says that it is ready");
         assert!(line.contains(" ready kafka="), "the broker says {line:?}");
+    }
+
+    fn advertised(&self) -> String {
+        format!("advertised.listeners=PLAINTEXT://127.0.0.1:{}", self.advertised)
+    }
+
+    fn start_peer(&mut self, program: &OsStr) {
+        let mut peer = Command::new(program);
+        let peer = peer.arg("serve").arg(self.port.to_string()).arg(self.data.path()).stdout(Stdio::null());
+        peer.env("PEER_SETTINGS", self.advertised());
+        self.process = Some(peer.stderr(Stdio::null()).spawn().expect("the peer starts"));
+        let until = Instant::now() + START;
+        // It listens when it serves, and not before.
+        while Client::connect(&format!("127.0.0.1:{}", self.port)).is_err() {
+            assert!(Instant::now() < until, "the peer does not serve");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 

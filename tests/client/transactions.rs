@@ -12,6 +12,7 @@ use oncilla_shards::client::{ClientFailure, Next, Reason};
 use oncilla_shards::ids::Offset;
 
 use crate::broker::Broker;
+use crate::proxy::seeds;
 use crate::read::committed;
 
 const TRANSACTIONS: i64 = 30;
@@ -76,16 +77,12 @@ async fn again(call: impl AsyncFn() -> Result<(), ClientFailure>) -> Result<(), 
     }
 }
 
-/// Commits two of three, over two kills. What had to be aborted is begun again until it is through.
-async fn run(address: &str, broker: &Arc<Mutex<Broker>>) {
+/// Commits two of three. What had to be aborted is begun again until it is through.
+async fn run(address: &str, mut meanwhile: impl FnMut(i64)) {
     let producer = producer(address);
     again(async || producer.init_transactions().await).await.expect("initialized");
-    let mut restarts = Vec::new();
     for number in 0..TRANSACTIONS {
-        if number % 10 == 5 {
-            let broker = broker.clone();
-            restarts.push(tokio::task::spawn_blocking(move || broker.lock().expect("no panic").restart()));
-        }
+        meanwhile(number);
         for attempt in 0.. {
             match transaction(&producer, number, number % 3 != 2).await {
                 Ok(()) => break,
@@ -96,13 +93,10 @@ async fn run(address: &str, broker: &Arc<Mutex<Broker>>) {
             }
         }
     }
-    for restart in restarts {
-        restart.await.expect("the broker starts again");
-    }
     producer.close().await.expect("closed");
 }
 
-fn check(broker: &mut Broker) {
+fn check(broker: &Broker) {
     let mut client = broker.client();
     let mut expected: BTreeMap<i32, Vec<String>> = BTreeMap::new();
     for number in (0..TRANSACTIONS).filter(|number| number % 3 != 2) {
@@ -120,35 +114,73 @@ fn check(broker: &mut Broker) {
     assert_eq!(offsets.iter().map(|one| one.offset).collect::<Vec<_>>(), [last]);
 }
 
-fn transactions_survive(prepare: impl FnOnce(&Broker)) {
-    let broker = Broker::start();
-    prepare(&broker);
-    let address = broker.address();
+fn make_topics(broker: &Broker) {
     for (topic, partitions) in [("in", 1), ("out", PARTITIONS)] {
         broker.client().create_topic(topic, partitions, 1, &[]).expect("the topic is made");
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn survive_kills(prepare: impl FnOnce(&Broker)) {
+    let broker = Broker::start();
+    prepare(&broker);
+    make_topics(&broker);
+    let address = broker.address();
     let broker = Arc::new(Mutex::new(broker));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(run(&address, &broker));
-    check(&mut broker.lock().expect("no panic"));
+    let mut restarts = Vec::new();
+    runtime().block_on(run(&address, |number| {
+        if number % 10 == 5 {
+            let broker = broker.clone();
+            restarts.push(std::thread::spawn(move || broker.lock().expect("no panic").restart()));
+        }
+    }));
+    for restart in restarts {
+        restart.join().expect("the broker starts again");
+    }
+    check(&broker.lock().expect("no panic"));
+}
+
+fn survive_cuts(prepare: impl Fn(&Broker)) {
+    for seed in seeds() {
+        let (broker, proxy) = Broker::behind_proxy(seed);
+        prepare(&broker);
+        make_topics(&broker);
+        proxy.storm();
+        runtime().block_on(run(&broker.address(), |_| {}));
+        proxy.calm();
+        assert!(proxy.ends() >= 3, "seed {seed}: {} connections ended", proxy.ends());
+        check(&broker);
+    }
 }
 
 #[test]
 fn protocol_2_transactions_survive_a_killed_broker() {
-    transactions_survive(|_| {});
+    survive_kills(|_| {});
 }
 
 #[test]
 fn protocol_1_transactions_survive_a_killed_broker() {
-    transactions_survive(protocol_1);
+    survive_kills(protocol_1);
+}
+
+#[test]
+fn protocol_2_transactions_survive_connections_that_end_in_every_way() {
+    survive_cuts(|_| {});
+}
+
+#[test]
+fn protocol_1_transactions_survive_connections_that_end_in_every_way() {
+    survive_cuts(protocol_1);
 }
 
 #[test]
 fn a_newer_producer_of_the_same_id_ends_the_older_one() {
     let broker = Broker::start();
     broker.client().create_topic("out", 1, 1, &[]).expect("the topic is made");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
+    runtime().block_on(async {
         let old = producer(&broker.address());
         old.init_transactions().await.expect("initialized");
         old.begin_transaction().expect("begun");

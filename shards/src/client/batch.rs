@@ -130,11 +130,9 @@ impl Batch {
         if matches!(self.place, Place::Under { .. }) { Written::Unknown } else { self.written }
     }
 
-    /// Two batches with half the records each, under the same sequences. `None` for a single record.
-    pub fn split(self, second: BatchId, codec: Codec) -> Result<(Self, Self), Self> {
-        if self.records.len() < 2 {
-            return Err(self);
-        }
+    /// Two batches with half the records each, under the same sequences.
+    pub fn split(self, second: BatchId, codec: Codec) -> (Self, Self) {
+        assert!(self.records.len() > 1, "a record cannot be halved");
         let half = self.records.len() / 2;
         let bytes = self.wire();
         let opened = Records::open(&bytes).expect("a batch of our own can be read");
@@ -158,6 +156,6 @@ impl Batch {
             parts[1].stamped(Stamp { first: stamp.first.plus(first), ..stamp });
         }
         let [one, two] = parts;
-        Ok((one, two))
+        (one, two)
     }
 }

@@ -24,14 +24,10 @@ impl Machine {
     /// Sends a request; its answer comes back under the number.
     pub(super) fn call(&mut self, node: i32, purpose: Purpose, request: Request) -> CallId {
         let connection = self.nodes.connection(node).expect("requests go to known nodes");
-        let call = self.number_call();
+        self.next_call += 1;
+        let call = CallId(self.next_call);
         self.put(connection, call, purpose, request);
         call
-    }
-
-    fn number_call(&mut self) -> CallId {
-        self.next_call += 1;
-        CallId(self.next_call)
     }
 
     fn put(&mut self, connection: ConnectionId, call: CallId, purpose: Purpose, request: Request) {
@@ -128,12 +124,11 @@ impl Machine {
     }
 
     fn draft(&mut self, id: LaneId, at: usize, connection: ConnectionId, drafts: &mut Drafts) {
-        if !drafts.contains_key(&connection) {
-            let call = self.number_call();
+        let draft = drafts.entry(connection).or_insert_with(|| {
+            self.next_call += 1;
             self.nodes.get_mut(connection.node).expect("it has a connection").produces += 1;
-            drafts.insert(connection, Draft { call, parts: Vec::new(), members: Vec::new(), bytes: 0 });
-        }
-        let draft = drafts.get_mut(&connection).expect("just put there");
+            Draft { call: CallId(self.next_call), parts: Vec::new(), members: Vec::new(), bytes: 0 }
+        });
         let lane = &mut self.lanes[id];
         lane.sent(at, connection, draft.call);
         let batch = &lane.in_flight[at];

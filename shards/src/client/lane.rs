@@ -254,18 +254,13 @@ impl Lane {
     /// Puts the two halves of a batch in its place; the batch itself if it cannot be halved.
     pub fn split(&mut self, id: BatchId, second: BatchId, codec: crate::batch::Codec) -> Option<Batch> {
         let at = self.in_flight.iter().position(|batch| batch.id == id)?;
-        let batch = self.in_flight.remove(at).expect("just found");
-        match batch.split(second, codec) {
-            Ok((one, two)) => {
-                self.in_flight.insert(at, two);
-                self.in_flight.insert(at, one);
-                None
-            }
-            Err(whole) => {
-                self.broken = true;
-                Some(whole)
-            }
+        if self.in_flight[at].records.len() < 2 {
+            return Some(self.give_up(at));
         }
+        let (one, two) = self.in_flight.remove(at).expect("just found").split(second, codec);
+        self.in_flight.insert(at, two);
+        self.in_flight.insert(at, one);
+        None
     }
 
     /// Batches older than the delivery timeout, with whether they may be in the log.
