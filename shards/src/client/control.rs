@@ -42,7 +42,9 @@ impl Machine {
         match node {
             Ok(node) => {
                 let call = self.call(node, Purpose::Control(due.asked), due.request);
-                self.txn.as_mut().expect("checked above").call = Some(call);
+                let txn = self.txn.as_mut().expect("checked above");
+                txn.call = Some(call);
+                txn.end_sent |= matches!(due.asked, Asked::End { .. });
             }
             Err(until_ms) => self.txn.as_mut().expect("checked above").pause_ms = until_ms,
         }
@@ -128,7 +130,10 @@ impl Machine {
 
     pub(super) fn control_lost(&mut self, asked: Asked, reached: bool) {
         let Some(txn) = &mut self.txn else { return };
+        let asks = matches!(asked, Asked::Coordinator | Asked::GroupCoordinator | Asked::Init);
         txn.reached |= reached && matches!(asked, Asked::AddPartitions | Asked::AddOffsets);
+        txn.unsure |= reached && !asks;
+        txn.offsets_unsure |= reached && asked == Asked::CommitOffsets;
         self.control_again(asked, true, 0);
     }
 
@@ -210,8 +215,7 @@ impl Machine {
             // What was committed stays so, whatever happened to the producer since.
             self.finish_or_keep(Kind::Commit, Ok(()));
         }
-        let written = if matches!(asked, Asked::End { .. }) { Written::Unknown } else { Written::No };
-        self.die(ClientFailure::new(Reason::Code(code), written, Next::Close));
+        self.die(ClientFailure::new(Reason::Code(code), Written::No, Next::Close));
     }
 
     fn coordinator_found(&mut self, asked: Asked, node: i32, address: &str) {
@@ -254,7 +258,8 @@ impl Machine {
     }
 
     /// The transaction is over. Before the next one the epoch goes up if the protocol has not done it, and something
-    /// that was sent may still arrive, or the protocol changes (cases 151, 156, F81).
+    /// that was sent may still arrive, or the protocol changes (cases 144, 151, 156, F81): in protocol 1 a late EndTxn
+    /// would end the next transaction, and late offsets would become part of it.
     fn ended(&mut self, commit: bool) {
         let told_tv2 = self.feature.1 >= TRANSACTION_VERSION_2;
         let mut broken = false;
@@ -264,7 +269,8 @@ impl Machine {
         }
         let Some(txn) = &mut self.txn else { return };
         let upgraded = told_tv2 && !txn.tv2;
-        let needs_epoch = txn.reached && !txn.tv2 && (broken || upgraded);
+        let needs_epoch = txn.reached && !txn.tv2 && (broken || upgraded || txn.unsure);
+        (txn.unsure, txn.offsets_unsure, txn.end_sent) = (false, false, false);
         txn.tv2 = told_tv2;
         txn.reached = false;
         txn.groups.clear();

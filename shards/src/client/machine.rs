@@ -328,7 +328,9 @@ impl Machine {
                 self.fail_unplaced(&record, ClientFailure { written: Written::No, ..failure.clone() });
             }
         }
-        self.finish_all(&failure);
+        let end_sent = self.txn.as_ref().is_some_and(|txn| txn.end_sent);
+        let written = if end_sent { Written::Unknown } else { failure.written };
+        self.finish_all(&ClientFailure { written, ..failure.clone() });
         self.dead.get_or_insert(failure);
     }
 }

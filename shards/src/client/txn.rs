@@ -63,6 +63,12 @@ pub(super) struct Txn {
     pub groups: BTreeSet<String>,
     /// Whether the coordinator may know of this transaction: if not, nobody has to be told of its end.
     pub reached: bool,
+    /// Whether its end was sent, so that it may have happened.
+    pub end_sent: bool,
+    /// Whether a request of this transaction may still arrive somewhere.
+    pub unsure: bool,
+    /// Whether one of them stages offsets.
+    pub offsets_unsure: bool,
     /// A result that came when nobody waited.
     pub result: Option<(Kind, Result<(), ClientFailure>)>,
 }
@@ -82,6 +88,9 @@ impl Txn {
             offsets: VecDeque::new(),
             groups: BTreeSet::new(),
             reached: false,
+            end_sent: false,
+            unsure: false,
+            offsets_unsure: false,
             result: None,
         }
     }
@@ -147,7 +156,14 @@ impl Machine {
             State::Open => {
                 // The same call again joins the one that is under way.
                 let known = |one: &PendingOffsets| one.member == member && one.offsets == offsets;
-                if !nothing && !txn.offsets.iter().any(known) {
+                let known = txn.offsets.iter().any(known);
+                if txn.offsets_unsure && !nothing && !known {
+                    let reason = Reason::State("earlier offsets may still arrive and replace these");
+                    let failure = ClientFailure::new(reason, Written::No, Next::Abort);
+                    txn.state = State::MustAbort(failure.clone());
+                    return Err(failure);
+                }
+                if !nothing && !known {
                     txn.offsets.push_back(PendingOffsets { member, offsets, coordinator: None });
                 }
                 Ok(State::Open)

@@ -260,6 +260,56 @@ fn cases_151_156_after_an_abort_with_something_open_the_next_transaction_has_ano
     assert_eq!(written(&mut script), (0, 1, 0, 1));
 }
 
+/// In protocol 1 a late EndTxn ends whatever transaction it meets at its epoch.
+#[test]
+fn case_144_after_an_end_that_may_arrive_again_the_next_transaction_has_another_epoch() {
+    let mut script = initialized(transactional(), TV1);
+    begin(&mut script);
+    script.send(0);
+    added(&mut script);
+    written(&mut script);
+    commit(&mut script);
+    let lost = next(&mut script, "commit");
+    script.lose(lost.connection);
+    let asked = next(&mut script, "find");
+    script.answer(&asked, coordinator());
+    let asked = next(&mut script, "commit");
+    script.answer(&asked, code(E::None));
+    assert!(script.done.is_empty());
+    let asked = next(&mut script, "bump");
+    script.answer(&asked, given(identity(1)));
+    assert_eq!(script.done.get(&1), Some(&Ok(())));
+    begin(&mut script);
+    script.send(0);
+    added(&mut script);
+    assert_eq!(written(&mut script), (0, 1, 0, 1));
+}
+
+#[test]
+fn offsets_that_may_arrive_late_let_no_others_follow() {
+    let mut script = initialized(transactional(), TV2);
+    begin(&mut script);
+    script.machine.send_offsets(script.now_ms, op(3), GroupMember::simple("g"), offsets());
+    script.wait(0);
+    for lost in [true, false] {
+        let asked = next(&mut script, "find group");
+        script.answer(&asked, Answer::Coordinator { code: 0, node: 1, address: "node:1".into() });
+        let asked = next(&mut script, "offsets");
+        if lost {
+            script.lose(asked.connection);
+        } else {
+            script.answer(&asked, partitions(&[0]));
+        }
+    }
+    assert_eq!(script.done.get(&3), Some(&Ok(())));
+    let later = vec![OffsetToCommit { offset: Offset(9), ..offsets()[0].clone() }];
+    script.machine.send_offsets(script.now_ms, op(4), GroupMember::simple("g"), later);
+    script.wait(0);
+    assert!(script.done.remove(&4).expect("refused at once").is_err());
+    abort(&mut script);
+    next(&mut script, "abort");
+}
+
 #[test]
 fn case_169_an_abort_that_the_broker_did_itself_counts_as_done() {
     for answer in [E::ProducerFenced, E::InvalidProducerEpoch, E::InvalidTxnState] {
@@ -318,6 +368,22 @@ fn a_code_that_ends_the_producer_ends_it() {
     assert!(script.failed.contains_key(&record));
     abort(&mut script);
     assert_eq!(script.done.remove(&2).expect("ended").expect_err("fenced").next, Next::Close);
+}
+
+#[test]
+fn case_143_a_commit_that_may_have_happened_is_never_told_as_not_done() {
+    let mut script = initialized(transactional(), TV2);
+    begin(&mut script);
+    script.send(0);
+    written(&mut script);
+    commit(&mut script);
+    let lost = next(&mut script, "commit");
+    script.lose(lost.connection);
+    let asked = next(&mut script, "find");
+    let refused =
+        Answer::Coordinator { code: E::TransactionalIdAuthorizationFailed.wire(), node: -1, address: String::new() };
+    script.answer(&asked, refused);
+    assert_eq!(script.done.remove(&1).expect("ended").expect_err("at its end").written, Written::Unknown);
 }
 
 fn offsets() -> Vec<OffsetToCommit> {
