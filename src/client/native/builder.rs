@@ -81,7 +81,7 @@ impl ProducerBuilder {
         Ok(settings)
     }
 
-    /// Makes the producer. Has to be called inside a tokio runtime with its timer and I/O on; connects later, by itself.
+    /// Makes the producer. Has to be called inside a tokio runtime with timer and I/O; connects later, by itself.
     pub fn build(self) -> anyhow::Result<Producer> {
         let mut given = Given(self.settings);
         let servers = given.text("bootstrap.servers").context("bootstrap.servers is missing")?;

@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! Decisions are those of `oncilla_shards::client`; here are the clock and the sockets. One task drives the machine, one
-//! serves each connection. `send` never waits: it takes the record or says [`SendError::Full`];
+//! Decisions are those of `oncilla_shards::client`; here are the clock and the sockets. One task drives the machine,
+//! one serves each connection. `send` never waits: it takes the record or says [`SendError::Full`];
 //! [`Producer::send_when_room`] waits for memory.
 //!
 //! What may be dropped: a [`Delivery`] (its record goes on), and any future of a call, which goes on too; the same call
