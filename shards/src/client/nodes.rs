@@ -41,8 +41,8 @@ impl Nodes {
         nodes
     }
 
-    /// Takes note of a node, if there are not too many. Under another address it gets another connection; the old one is
-    /// returned.
+    /// Takes note of a node, if there are not too many. Under another address it gets another connection; the old one
+    /// is returned.
     pub fn learn(&mut self, id: i32, address: &str) -> Option<ConnectionId> {
         if let Some(node) = self.by_id.get_mut(&id) {
             let moved = *node.address != *address;
