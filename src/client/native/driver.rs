@@ -1,6 +1,6 @@
 //! The task behind a producer: wakes when the machine wants, carries out what it decides, and brings events back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,11 +27,38 @@ pub(super) struct Shared {
     began: Instant,
 }
 
+type Outcome = oneshot::Sender<Result<Place, ClientFailure>>;
+
+/// Who waits for the outcome of which record. Numbers of records are dense, so a place in a queue finds them.
+#[derive(Debug, Default)]
+pub(super) struct Deliveries {
+    /// Number of the record in front.
+    first: u64,
+    waiting: VecDeque<Option<Outcome>>,
+}
+
+impl Deliveries {
+    pub fn push(&mut self, id: RecordId, outcome: Outcome) {
+        assert_eq!(id.0, self.first + self.waiting.len() as u64, "records are numbered one by one");
+        self.waiting.push_back(Some(outcome));
+    }
+
+    fn take(&mut self, id: RecordId) -> Option<Outcome> {
+        let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
+        let outcome = self.waiting.get_mut(at)?.take();
+        while self.waiting.front().is_some_and(Option::is_none) {
+            self.waiting.pop_front();
+            self.first += 1;
+        }
+        outcome
+    }
+}
+
 /// Under the lock, which is never held across an await.
 #[derive(Debug)]
 pub(super) struct State {
     pub machine: Machine,
-    pub deliveries: HashMap<RecordId, oneshot::Sender<Result<Place, ClientFailure>>>,
+    pub deliveries: Deliveries,
     pub ops: HashMap<OpId, oneshot::Sender<Result<(), ClientFailure>>>,
     pub next_op: u64,
     ended: bool,
@@ -39,7 +66,7 @@ pub(super) struct State {
 
 impl Shared {
     pub fn new(machine: Machine) -> Self {
-        let state = State { machine, deliveries: HashMap::new(), ops: HashMap::new(), next_op: 0, ended: false };
+        let state = State { machine, deliveries: Deliveries::default(), ops: HashMap::new(), next_op: 0, ended: false };
         Self { state: Mutex::new(state), wake: Notify::new(), room: Notify::new(), began: Instant::now() }
     }
 
@@ -170,7 +197,7 @@ impl Driver {
 impl State {
     fn delivered(&mut self, records: &[RecordId], place: &Delivered) {
         for (at, id) in (0..).zip(records) {
-            let Some(waiting) = self.deliveries.remove(id) else { continue };
+            let Some(waiting) = self.deliveries.take(*id) else { continue };
             let _ = waiting.send(Ok(Place {
                 topic: place.topic.clone(),
                 partition: place.partition,
@@ -182,7 +209,7 @@ impl State {
 
     fn failed(&mut self, records: &[RecordId], failure: &ClientFailure) {
         for id in records {
-            if let Some(waiting) = self.deliveries.remove(id) {
+            if let Some(waiting) = self.deliveries.take(*id) {
                 let _ = waiting.send(Err(failure.clone()));
             }
         }

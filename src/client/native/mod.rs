@@ -164,6 +164,10 @@ impl Producer {
 
     /// Takes a record when there is memory for it, for at most `max.block.ms`.
     pub async fn send_when_room(&self, record: Record) -> Result<Delivery, SendError> {
+        match self.try_send(&record) {
+            Err(SendError::Full) => {}
+            other => return other,
+        }
         let until = tokio::time::Instant::now() + self.block_max;
         loop {
             let room = self.shared.room.notified();
@@ -185,7 +189,7 @@ impl Producer {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.shared.state();
         let id = record.with(|new| state.machine.send(now_ms, new))?;
-        state.deliveries.insert(id, sender);
+        state.deliveries.push(id, sender);
         let due = state.machine.is_due();
         drop(state);
         if due {
