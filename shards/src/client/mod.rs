@@ -44,6 +44,8 @@ pub use partitioner::partition_of;
 pub use settings::Settings;
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod sim_tests;
 #[cfg(test)]
 mod testing;
