@@ -5,6 +5,7 @@
 //! `oncilla` crate carry it out. The same code runs under the seeded simulator.
 
 pub mod batch;
+pub mod client;
 pub mod code;
 pub mod compaction;
 pub mod groups;

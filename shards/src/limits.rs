@@ -253,6 +253,16 @@ pub const FENCES_MAX: usize = 100_000;
 /// Entries that the fence log may have beyond twice those alive before it is compacted.
 pub const FENCES_LOG_SLACK: usize = 1024;
 
+/// Age of a producer's last acknowledgement in a partition from which its broker may have forgotten it, as far as the
+/// native client believes: one batch then shows whether it has. Far below any `producer.id.expiration.ms` in use.
+pub const CLIENT_PROOF_MS: u64 = 300_000;
+
+/// Nodes that the native client remembers; others are as if they had not been named.
+pub const CLIENT_NODES_MAX: usize = 10_000;
+
+/// Pause of the native client before a transactional request is sent again because the last transaction is completing.
+pub const CLIENT_CONCURRENT_RETRY_MS: u64 = 20;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");

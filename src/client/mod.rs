@@ -8,8 +8,8 @@ mod connection;
 pub mod consumer;
 pub mod groups;
 pub mod hanging;
+pub mod native;
 pub mod offsets;
-mod partitioner;
 pub mod producer;
 pub mod transactions;
 

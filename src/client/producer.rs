@@ -11,8 +11,8 @@ use kafka_protocol::messages::{InitProducerIdRequest, ProduceRequest};
 use oncilla_shards::batch::BatchBuilder;
 use oncilla_shards::ids::{Sequence, TimestampMs};
 
-use super::partitioner::partition_of;
 use super::{Client, ClientError, TopicView, accepted, topic_name};
+use oncilla_shards::client::partition_of;
 
 /// Last version of Produce with topic names.
 const PRODUCE_BY_NAME: i16 = 12;

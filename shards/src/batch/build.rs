@@ -6,7 +6,9 @@
 
 use crate::batch::compression::{Codec, compress};
 use crate::batch::control::ControlRecord;
-use crate::batch::header::{Attributes, BatchHeader, CRC_AT, LENGTH_PREFIX_BYTES, MAGIC_V2, TimestampType};
+use crate::batch::header::{
+    Attributes, BatchHeader, CRC_AT, LENGTH_PREFIX_BYTES, MAGIC_V2, PRODUCER_ID_AT, TimestampType,
+};
 use crate::batch::patch::crc_of;
 use crate::batch::varint::put_varint;
 use crate::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
@@ -236,6 +238,14 @@ impl BatchBuilder {
 pub fn refresh_crc(batch: &mut [u8]) {
     let crc = crc_of(batch);
     batch[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Gives a finished batch another producer, epoch and sequence, as a client does before it sends it.
+pub fn restamp(batch: &mut [u8], producer_id: ProducerId, epoch: ProducerEpoch, base_sequence: Sequence) {
+    batch[PRODUCER_ID_AT..PRODUCER_ID_AT + 8].copy_from_slice(&producer_id.0.to_be_bytes());
+    batch[PRODUCER_ID_AT + 8..PRODUCER_ID_AT + 10].copy_from_slice(&epoch.0.to_be_bytes());
+    batch[PRODUCER_ID_AT + 10..PRODUCER_ID_AT + 14].copy_from_slice(&base_sequence.0.to_be_bytes());
+    refresh_crc(batch);
 }
 
 /// The batch that ends a transaction (contract A6): transactional and control bits, no sequence, one record.

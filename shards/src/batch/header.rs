@@ -19,6 +19,8 @@ pub(crate) const CRC_AT: usize = 17;
 pub(crate) const ATTRIBUTES_AT: usize = 21;
 /// Where the largest timestamp stands.
 pub(crate) const MAX_TIMESTAMP_AT: usize = 35;
+/// Where the producer id stands; its epoch and the first sequence follow.
+pub(crate) const PRODUCER_ID_AT: usize = 43;
 /// The format this broker stores.
 pub(crate) const MAGIC_V2: i8 = 2;
 

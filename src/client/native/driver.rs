@@ -1,0 +1,217 @@
+//! The task behind a producer: wakes when the machine wants, carries out what it decides, and brings events back.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kafka_protocol::protocol::StrBytes;
+use oncilla_shards::client::{ClientFailure, ConnectionId, Delivered, Machine, OpId, Output, RecordId};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::Place;
+use super::link::{Event, Link, Outgoing};
+
+/// Events worked off before the machine is asked what follows from them.
+const EVENTS_TURN_MAX: usize = 64;
+
+/// What the producer and its task share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    /// There is something for the task to do.
+    pub wake: Notify,
+    /// There is memory again.
+    pub room: Notify,
+    began: Instant,
+}
+
+type Outcome = oneshot::Sender<Result<Place, ClientFailure>>;
+
+/// Who waits for the outcome of which record. Numbers of records are dense, so a place in a queue finds them.
+#[derive(Debug, Default)]
+pub(super) struct Deliveries {
+    /// Number of the record in front.
+    first: u64,
+    waiting: VecDeque<Option<Outcome>>,
+}
+
+impl Deliveries {
+    pub fn push(&mut self, id: RecordId, outcome: Outcome) {
+        assert_eq!(id.0, self.first + self.waiting.len() as u64, "records are numbered one by one");
+        self.waiting.push_back(Some(outcome));
+    }
+
+    fn take(&mut self, id: RecordId) -> Option<Outcome> {
+        let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
+        let outcome = self.waiting.get_mut(at)?.take();
+        while self.waiting.front().is_some_and(Option::is_none) {
+            self.waiting.pop_front();
+            self.first += 1;
+        }
+        outcome
+    }
+}
+
+/// Under the lock, which is never held across an await.
+#[derive(Debug)]
+pub(super) struct State {
+    pub machine: Machine,
+    pub deliveries: Deliveries,
+    pub ops: HashMap<OpId, oneshot::Sender<Result<(), ClientFailure>>>,
+    pub next_op: u64,
+    ended: bool,
+}
+
+impl Shared {
+    pub fn new(machine: Machine) -> Self {
+        let state = State { machine, deliveries: Deliveries::default(), ops: HashMap::new(), next_op: 0, ended: false };
+        Self { state: Mutex::new(state), wake: Notify::new(), room: Notify::new(), began: Instant::now() }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The producer is dropped.
+    pub fn end(&self) {
+        let mut state = self.state();
+        state.machine.shut();
+        state.ended = true;
+        drop(state);
+        self.wake.notify_one();
+    }
+}
+
+/// The task.
+pub(super) struct Driver {
+    pub shared: Arc<Shared>,
+    pub client_id: StrBytes,
+    pub connect_timeout: Duration,
+}
+
+impl Driver {
+    pub async fn run(self) {
+        let (sender, mut events) = unbounded_channel();
+        let mut links = HashMap::new();
+        loop {
+            let (until, ended) = self.turn(&mut links, &sender);
+            if ended {
+                return;
+            }
+            let asleep = async {
+                match until {
+                    Some(at_ms) => tokio::time::sleep_until(self.shared.began + Duration::from_millis(at_ms)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = asleep => {}
+                () = self.shared.wake.notified() => {}
+                event = events.recv() => self.take(event, &mut events),
+            }
+        }
+    }
+
+    fn take(&self, first: Option<Event>, events: &mut UnboundedReceiver<Event>) {
+        let mut state = self.shared.state();
+        let now_ms = self.shared.now_ms();
+        // The channel stays open, because this side holds a sender of it.
+        let rest = std::iter::from_fn(|| events.try_recv().ok()).take(EVENTS_TURN_MAX);
+        for event in first.into_iter().chain(rest) {
+            match event {
+                Event::Feature(epoch, level) => state.machine.learn_feature(epoch, level),
+                Event::Answered(call, answer) => state.machine.answered(now_ms, call, answer),
+                Event::Lost { connection, reached, why } => {
+                    tracing::debug!(node = connection.node, reached, why, "a connection of a producer is lost");
+                    state.machine.lost(now_ms, connection, reached);
+                }
+            }
+        }
+    }
+
+    /// Lets the machine decide and carries it out; when it wants to be asked again, and whether this was the last time.
+    fn turn(
+        &self,
+        links: &mut HashMap<ConnectionId, UnboundedSender<Outgoing>>,
+        events: &UnboundedSender<Event>,
+    ) -> (Option<u64>, bool) {
+        let mut state = self.shared.state();
+        let until_ms = state.machine.poll(self.shared.now_ms());
+        let outputs = state.machine.take_outputs();
+        let mut freed = false;
+        for output in outputs {
+            match output {
+                Output::Send { connection, address, ticket, call, request } => {
+                    let link = links.entry(connection).or_insert_with(|| self.open(connection, address, events));
+                    // A task that has ended has told so: its event is on the way.
+                    let _ = link.send(Outgoing { ticket, call, request });
+                }
+                Output::Close(connection) => {
+                    links.remove(&connection);
+                }
+                Output::Delivered { records, place } => {
+                    freed = true;
+                    state.delivered(&records, &place);
+                }
+                Output::Failed { records, failure } => {
+                    freed = true;
+                    state.failed(&records, &failure);
+                }
+                Output::Done { op, result } => {
+                    if let Some(waiting) = state.ops.remove(&op) {
+                        let _ = waiting.send(result);
+                    }
+                }
+            }
+        }
+        let ended = state.ended;
+        drop(state);
+        if freed {
+            self.shared.room.notify_waiters();
+        }
+        (until_ms, ended)
+    }
+
+    fn open(
+        &self,
+        connection: ConnectionId,
+        address: Arc<str>,
+        events: &UnboundedSender<Event>,
+    ) -> UnboundedSender<Outgoing> {
+        let (sender, outgoing) = unbounded_channel();
+        let link = Link {
+            connection,
+            address,
+            client_id: self.client_id.clone(),
+            timeout: self.connect_timeout,
+            outgoing,
+            events: events.clone(),
+        };
+        tokio::spawn(link.run());
+        sender
+    }
+}
+
+impl State {
+    fn delivered(&mut self, records: &[RecordId], place: &Delivered) {
+        for (at, id) in (0..).zip(records) {
+            let Some(waiting) = self.deliveries.take(*id) else { continue };
+            let _ = waiting.send(Ok(Place {
+                topic: place.topic.clone(),
+                partition: place.partition,
+                offset: place.base_offset.map(|base| base.plus(at).0),
+                timestamp_ms: place.timestamp.map(|at| at.0),
+            }));
+        }
+    }
+
+    fn failed(&mut self, records: &[RecordId], failure: &ClientFailure) {
+        for id in records {
+            if let Some(waiting) = self.deliveries.take(*id) {
+                let _ = waiting.send(Err(failure.clone()));
+            }
+        }
+    }
+}
