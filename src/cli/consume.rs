@@ -8,6 +8,7 @@ use serde_json::json;
 use super::topic::ClusterArgs;
 use crate::client::Client;
 use crate::client::consumer::{Consumer, From, ReadRecord};
+use crate::client::isolation::Isolation;
 
 /// How records are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -16,6 +17,17 @@ enum RecordFormat {
     Value,
     /// One JSON object a line.
     Json,
+}
+
+/// Which records of transactions are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum IsolationLevel {
+    /// Those of committed transactions, up to the first one that is open
+    #[value(alias = "read_committed")]
+    ReadCommitted,
+    /// All that is in the log
+    #[value(alias = "read_uncommitted")]
+    ReadUncommitted,
 }
 
 /// Arguments of `consume`.
@@ -41,6 +53,9 @@ pub struct Args {
     /// Stop at what was the end when the command began
     #[arg(short, long)]
     exit_at_end: bool,
+    /// Whether to leave out records of open and aborted transactions
+    #[arg(long, value_enum, default_value = "read-committed")]
+    isolation_level: IsolationLevel,
     /// How to print
     #[arg(long, value_enum, default_value = "value")]
     format: RecordFormat,
@@ -60,7 +75,11 @@ fn from(text: &str) -> Result<From, String> {
 /// Runs it until its count or end is reached, or for ever.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let client = Client::connect(&args.cluster.bootstrap)?;
-    let mut consumer = Consumer::open(client, &args.topic, args.partition, args.from)?;
+    let isolation = match args.isolation_level {
+        IsolationLevel::ReadCommitted => Isolation::Committed,
+        IsolationLevel::ReadUncommitted => Isolation::Uncommitted,
+    };
+    let mut consumer = Consumer::open(client, &args.topic, args.partition, args.from, isolation)?;
     if let Some(group) = &args.group {
         consumer.resume(group)?;
     }

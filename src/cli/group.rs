@@ -10,6 +10,7 @@ use super::output::{self, Format};
 use super::topic::ClusterArgs;
 use crate::client::Client;
 use crate::client::groups::{CommittedOffset, Committer, GroupSummary, GroupView, MemberView};
+use crate::client::isolation::Isolation;
 use crate::client::offsets::{EARLIEST, LATEST};
 
 /// Arguments of `group`.
@@ -177,7 +178,7 @@ fn progress(client: &mut Client, group: &str, view: &GroupView) -> anyhow::Resul
     for name in topics {
         // A topic that is being deleted has no end, and is no reason to show nothing.
         let Ok(topic) = client.topic(&name, false) else { continue };
-        let ends = client.offsets_at(&topic, |_| true, LATEST)?;
+        let ends = client.offsets_at(&topic, |_| true, LATEST, Isolation::Uncommitted)?;
         for row in rows.iter_mut().filter(|row| row.topic == name) {
             row.end = ends.get(&row.partition).copied();
         }
@@ -290,10 +291,10 @@ fn seek(
             let known = !topics.is_empty() || was.contains_key(&(name.clone(), index));
             known && only.is_none_or(|only| only == index)
         };
-        let starts = client.offsets_at(&topic, wanted, EARLIEST)?;
-        let ends = client.offsets_at(&topic, wanted, LATEST)?;
+        let starts = client.offsets_at(&topic, wanted, EARLIEST, Isolation::Uncommitted)?;
+        let ends = client.offsets_at(&topic, wanted, LATEST, Isolation::Uncommitted)?;
         let found = match to {
-            Place::Time(ms) => client.offsets_at(&topic, wanted, ms)?,
+            Place::Time(ms) => client.offsets_at(&topic, wanted, ms, Isolation::Uncommitted)?,
             _ => BTreeMap::new(),
         };
         for (index, start) in starts {

@@ -5,6 +5,7 @@
 mod check;
 mod config;
 mod consume;
+mod demo;
 mod dump;
 mod group;
 mod output;
@@ -43,12 +44,14 @@ enum Command {
     Topic(topic::Args),
     /// List, describe, move and delete consumer groups
     Group(group::Args),
-    /// List and describe transactional ids
+    /// List and describe transactional ids, find and abort hanging transactions
     Txn(txn::Args),
     /// Produce lines of standard input.
     Produce(produce::Args),
     /// Print the records of a topic.
     Consume(consume::Args),
+    /// Show on a broker of its own what exactly once means, and how long it takes on this machine.
+    Demo(demo::Args),
     /// Read a data directory without a broker.
     #[command(subcommand)]
     Dump(dump::DumpCommand),
@@ -77,6 +80,7 @@ fn run(cli: Cli, serve: impl FnOnce(Config) -> anyhow::Result<()>) -> anyhow::Re
         Command::Txn(args) => txn::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Produce(args) => produce::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Consume(args) => consume::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Dump(command) => dump::run(&command),
     }
 }

@@ -9,6 +9,7 @@ use oncilla_shards::batch::{BatchHeader, scan};
 use oncilla_shards::code::ErrorCode;
 
 use super::groups::Committer;
+use super::isolation::{Aborted, Isolation};
 use super::offsets::{EARLIEST, LATEST};
 use super::{Client, ClientError, TopicView, accepted, topic_name};
 
@@ -51,11 +52,18 @@ pub struct Consumer {
     client: Client,
     topic: TopicView,
     positions: BTreeMap<i32, i64>,
+    isolation: Isolation,
 }
 
 impl Consumer {
     /// Takes all partitions of the topic, or one.
-    pub fn open(mut client: Client, topic: &str, partition: Option<i32>, from: From) -> Result<Self, ClientError> {
+    pub fn open(
+        mut client: Client,
+        topic: &str,
+        partition: Option<i32>,
+        from: From,
+        isolation: Isolation,
+    ) -> Result<Self, ClientError> {
         let topic = client.topic(topic, false)?;
         let wanted =
             topic.partitions.iter().map(|known| known.index).filter(|index| partition.is_none_or(|p| p == *index));
@@ -64,7 +72,7 @@ impl Consumer {
             let which = partition.map_or("partitions".into(), |index| format!("partition {index}"));
             return Err(ClientError::Protocol(format!("topic {} has no {which}", topic.name)));
         }
-        let mut consumer = Self { client, topic, positions };
+        let mut consumer = Self { client, topic, positions, isolation };
         consumer.positions = match from {
             From::Beginning => consumer.offsets(EARLIEST)?,
             From::End => consumer.offsets(LATEST)?,
@@ -73,7 +81,7 @@ impl Consumer {
         Ok(consumer)
     }
 
-    /// The offset behind the newest record of every partition.
+    /// Where every partition ends for now: what is behind is not there, or not to be seen yet.
     pub fn ends(&mut self) -> Result<BTreeMap<i32, i64>, ClientError> {
         self.offsets(LATEST)
     }
@@ -150,6 +158,7 @@ impl Consumer {
             .with_max_wait_ms(wait_ms)
             .with_min_bytes(1)
             .with_max_bytes(FETCH_BYTES)
+            .with_isolation_level(self.isolation.wire())
             .with_session_id(0)
             .with_session_epoch(-1)
             .with_topics(vec![topic]);
@@ -165,7 +174,9 @@ impl Consumer {
                 _ => format!("fetch from {}-{}", self.topic.name, data.partition_index),
             })?;
             let bytes = data.records.as_deref().unwrap_or_default();
-            let next = unpack(data.partition_index, position, bytes, records)
+            let listed = data.aborted_transactions.iter().flatten();
+            let aborted = Aborted::new(listed.map(|one| (one.first_offset, one.producer_id.0)));
+            let next = unpack(data.partition_index, position, bytes, aborted, records)
                 .map_err(|why| ClientError::Protocol(format!("{}-{}: {why}", self.topic.name, data.partition_index)))?;
             self.positions.insert(data.partition_index, next);
         }
@@ -174,19 +185,25 @@ impl Consumer {
 
     fn offsets(&mut self, timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
         let positions = &self.positions;
-        self.client.offsets_at(&self.topic, |index| positions.contains_key(&index), timestamp)
+        self.client.offsets_at(&self.topic, |index| positions.contains_key(&index), timestamp, self.isolation)
     }
 }
 
 /// Adds the records from `position` on; where to go on. A batch cut short by the limit of the answer is left for later.
-fn unpack(partition: i32, position: i64, bytes: &[u8], records: &mut Vec<ReadRecord>) -> Result<i64, String> {
+fn unpack(
+    partition: i32,
+    position: i64,
+    bytes: &[u8],
+    mut aborted: Aborted,
+    records: &mut Vec<ReadRecord>,
+) -> Result<i64, String> {
     let mut next = position;
     let mut scan = scan::scan(bytes);
     let mut start = 0;
     while let Some((at, header)) = scan.next() {
         debug_assert_eq!(at, start, "batches lie behind each other");
         let batch = &bytes[at..at + header.total_bytes()];
-        if !header.attributes.is_control() {
+        if !aborted.hides(&header, batch) {
             read_batch(partition, position, batch, records)?;
         }
         next = next.max(header.next_offset().0);
@@ -233,10 +250,10 @@ mod tests {
         let whole = bytes.len();
         bytes.extend(&batch(16, Codec::None)[..70]);
         let mut records = Vec::new();
-        assert_eq!(unpack(0, 11, &bytes, &mut records), Ok(16));
+        assert_eq!(unpack(0, 11, &bytes, Aborted::default(), &mut records), Ok(16));
         assert_eq!(records.iter().map(|r| r.offset).collect::<Vec<_>>(), [11, 12, 13, 14, 15]);
         bytes[whole - 1] ^= 1;
-        let error = unpack(0, 11, &bytes, &mut records).expect_err("a flipped bit");
+        let error = unpack(0, 11, &bytes, Aborted::default(), &mut records).expect_err("a flipped bit");
         assert!(error.contains("Crc"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ mod connection;
 pub mod consumer;
 pub mod groups;
 pub mod hanging;
+pub mod isolation;
 pub mod native;
 pub mod offsets;
 pub mod producer;

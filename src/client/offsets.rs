@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{BrokerId, ListOffsetsRequest};
 
+use super::isolation::Isolation;
 use super::{Client, ClientError, TopicView, accepted, topic_name};
 
 /// Last version of ListOffsets before those about tiers.
@@ -13,17 +14,18 @@ const LIST_OFFSETS: i16 = 7;
 /// The oldest record.
 pub const EARLIEST: i64 = -2;
 
-/// What comes after the newest record.
+/// What comes after the newest record that the isolation level lets through.
 pub const LATEST: i64 = -1;
 
 impl Client {
     /// Offset of the first record at or after a time in ms, [`EARLIEST`] or [`LATEST`], of some partitions; -1 if there
-    /// is no such record.
+    /// is no such record at this isolation level.
     pub fn offsets_at(
         &mut self,
         topic: &TopicView,
         wanted: impl Fn(i32) -> bool,
         timestamp: i64,
+        isolation: Isolation,
     ) -> Result<BTreeMap<i32, i64>, ClientError> {
         let mut by_leader: BTreeMap<i32, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for partition in topic.partitions.iter().filter(|known| wanted(known.index)) {
@@ -36,7 +38,10 @@ impl Client {
         let mut found = BTreeMap::new();
         for (leader, partitions) in by_leader {
             let asked = ListOffsetsTopic::default().with_name(topic_name(&topic.name)).with_partitions(partitions);
-            let request = ListOffsetsRequest::default().with_replica_id(BrokerId(-1)).with_topics(vec![asked]);
+            let request = ListOffsetsRequest::default()
+                .with_replica_id(BrokerId(-1))
+                .with_isolation_level(isolation.wire())
+                .with_topics(vec![asked]);
             let answer = self.call(leader, &request, LIST_OFFSETS)?;
             for one in answer.topics.iter().flat_map(|topic| &topic.partitions) {
                 accepted(one.error_code, None, || format!("offsets of {}-{}", topic.name, one.partition_index))?;

@@ -32,6 +32,8 @@ def checks(report, target):
         ("check exits 0 here", check_command),
         ("the embedded defaults start from nothing", defaults),
         ("kafka-dump-log reads a sealed segment", dump_log),
+        ("demo shows both isolation levels and leaves nothing behind", demo),
+        ("demo that is interrupted leaves nothing behind", demo_interrupted),
     ):
         report.check(name, run)
 
@@ -183,6 +185,31 @@ def defaults():
             process.send_signal(signal.SIGTERM)
             expect("exit code", process.wait(15), 0)
             process.stdout.close()
+
+
+def demo():
+    with scratch() as d:
+        code, text = oncilla("demo", "--dir", d, seconds=60)
+        expect(text, code, 0)
+        sees = dict(re.findall(r"(read_\w+) +sees (.*)", text))
+        want = {"read_committed": "a1 a2 a3 c1 c2 c3", "read_uncommitted": "a1 a2 a3 b1 b2 b3 c1 c2 c3"}
+        expect("what readers see", sees, want)
+        times = re.findall(r"^  (.+?) +p50 +([\d.]+) ms   p99 +([\d.]+) ms$", text, re.M)
+        assert len(times) == 4 and all(0 < float(p50) <= float(p99) for _, p50, p99 in times), text
+        expect("left behind", list(pathlib.Path(d).iterdir()), [])
+
+
+def demo_interrupted():
+    with scratch() as d:
+        command = [str(binary()), "demo", "--dir", d]
+        more = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+        with subprocess.Popen(command, **more) as process:
+            first = process.stdout.readline()
+            assert first.startswith("a broker on "), first
+            process.send_signal(signal.SIGINT)
+            text = process.stdout.read()
+            refused((process.wait(20), text), "interrupted")
+        expect("left behind", list(pathlib.Path(d).iterdir()), [])
 
 
 def dump_log():
