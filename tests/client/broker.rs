@@ -37,6 +37,12 @@ fn free_port() -> u16 {
 /// Longest start of a Kafka.
 const START: Duration = Duration::from_secs(60);
 
+/// Goes with its broker, unless `ONCILLA_CLIENT_KEEP` is set.
+fn directory() -> tempfile::TempDir {
+    let keep = std::env::var_os("ONCILLA_CLIENT_KEEP").is_some();
+    tempfile::Builder::new().prefix("oncilla-client-").disable_cleanup(keep).tempdir().expect("a directory")
+}
+
 /// The broker. It ends with this value.
 pub struct Broker {
     data: tempfile::TempDir,
@@ -48,7 +54,7 @@ pub struct Broker {
 
 impl Broker {
     pub fn start() -> Self {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = directory();
         let port = free_port();
         let mut broker = Self { data, port, advertised: port, process: None };
         broker.restart();
@@ -57,7 +63,7 @@ impl Broker {
 
     /// A broker that clients reach through a network that lies.
     pub fn behind_proxy(seed: u64) -> (Self, Proxy) {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = directory();
         let (port, advertised) = (free_port(), free_port());
         let mut broker = Self { data, port, advertised, process: None };
         broker.restart();
