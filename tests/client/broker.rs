@@ -1,5 +1,6 @@
 //! A broker process on a free port with a directory of its own. With `ONCILLA_CLIENT_PEER` set to a program that serves
-//! as tests/peer/kafka-peer does, it is an Apache Kafka.
+//! as tests/peer/kafka-peer does, it is an Apache Kafka: for tests that do not kill it, because a Kafka of one node that
+//! is killed and comes back may skip markers (contract B11.1), and then a transaction is not what was told of it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -37,6 +38,12 @@ fn free_port() -> u16 {
 /// Longest start of a Kafka.
 const START: Duration = Duration::from_secs(60);
 
+/// Goes with its broker, unless `ONCILLA_CLIENT_KEEP` is set.
+fn directory() -> tempfile::TempDir {
+    let keep = std::env::var_os("ONCILLA_CLIENT_KEEP").is_some();
+    tempfile::Builder::new().prefix("oncilla-client-").disable_cleanup(keep).tempdir().expect("a directory")
+}
+
 /// The broker. It ends with this value.
 pub struct Broker {
     data: tempfile::TempDir,
@@ -48,7 +55,7 @@ pub struct Broker {
 
 impl Broker {
     pub fn start() -> Self {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = directory();
         let port = free_port();
         let mut broker = Self { data, port, advertised: port, process: None };
         broker.restart();
@@ -57,7 +64,7 @@ impl Broker {
 
     /// A broker that clients reach through a network that lies.
     pub fn behind_proxy(seed: u64) -> (Self, Proxy) {
-        let data = tempfile::tempdir().expect("a directory");
+        let data = directory();
         let (port, advertised) = (free_port(), free_port());
         let mut broker = Self { data, port, advertised, process: None };
         broker.restart();

@@ -93,6 +93,7 @@ async fn run(address: &str, mut meanwhile: impl FnMut(i64), landed: impl Fn(i64)
             match transaction(&producer, number, number % 3 != 2).await {
                 Ok(()) => break,
                 Err(failure) => {
+                    println!("transaction {number}, attempt {attempt}: {failure}");
                     assert!(attempt < 10, "transaction {number}: {failure}");
                     if failure.next == Next::Abort && again(async || producer.abort_transaction().await).await.is_ok() {
                         continue;
