@@ -11,7 +11,8 @@ from schema import layout
 from wire import Connection
 
 UUID = re.compile(r"^(.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.S)
-BASE64 = re.compile(r"^[A-Za-z0-9_-]{22}$")
+# Names of the oracle itself are as long as some ids.
+BASE64 = re.compile(r"^(?!oracle-)[A-Za-z0-9_-]{22}$")
 # What a broker says while it does not know yet where a group lives, or loads it.
 UNSETTLED = (14, 15, 16)
 
