@@ -1,5 +1,5 @@
-//! `oncilla demo`: a broker of its own, an idempotent producer, a committed and an aborted transaction, and what readers
-//! of both isolation levels see of them; then how long an acknowledgement and a commit take here, beside the disk.
+//! `oncilla demo`: a broker of its own, an idempotent producer, committed and aborted transactions, and what readers of
+//! both isolation levels see of them; then how long an acknowledgement and a commit take here, beside the disk.
 //!
 //! Everything is in a temporary directory and is gone when the command ends, also when it fails. The broker is this
 //! same program as another process, on one core and a free port of 127.0.0.1. Times are in milliseconds, one request

@@ -1,6 +1,6 @@
 //! A broker process on a free port with a directory of its own. With `ONCILLA_CLIENT_PEER` set to a program that serves
-//! as tests/peer/kafka-peer does, it is an Apache Kafka: for tests that do not kill it, because a Kafka of one node that
-//! is killed and comes back may skip markers (contract B11.1), and then a transaction is not what was told of it.
+//! as tests/peer/kafka-peer does, it is an Apache Kafka: for tests that do not kill it, because a Kafka of one node
+//! that is killed and comes back may skip markers (contract B11.1), and then a transaction is not what was told of it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
