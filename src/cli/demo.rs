@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::output;
 use crate::client::Client;
@@ -46,13 +47,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .tempdir_in(&parent)
         .with_context(|| format!("no directory can be made in {}", parent.display()))?;
     let floor = disk_floor(directory.path())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before there is a broker that an interrupt could leave behind.
+    let mut interrupt = runtime.block_on(async { signal(SignalKind::interrupt()) })?;
     let broker = Broker::start(directory.path())?;
     output::line(format!("a broker on {}, its data in {}", broker.bootstrap, directory.path().display()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {
             shown = show(&broker.bootstrap, &floor) => shown,
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            _ = interrupt.recv() => bail!("interrupted"),
         }
     })
 }
