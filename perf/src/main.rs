@@ -1,6 +1,7 @@
 //! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
 
 mod floor;
+mod result;
 
 use std::path::PathBuf;
 
