@@ -128,9 +128,10 @@ impl AppendFile {
         self.check()?;
         assert!(len > 0, "an append of nothing to {}", self.path().display());
         let kept = self.tail.len();
-        let mut buffer = AlignedBuffer::zeroed((kept + len).next_multiple_of(BLOCK_BYTES));
-        buffer.as_mut_slice()[..kept].copy_from_slice(&self.tail);
-        fill(&mut buffer.as_mut_slice()[kept..kept + len]);
+        let buffer = AlignedBuffer::filled(kept + len, |bytes| {
+            bytes[..kept].copy_from_slice(&self.tail);
+            fill(&mut bytes[kept..]);
+        });
 
         let start = self.end - kept as u64;
         let write_end = start + buffer.as_slice().len() as u64;

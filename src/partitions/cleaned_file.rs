@@ -61,8 +61,7 @@ impl CleanedFile {
 
     /// Writes the first `bytes` of what is pending, padded with zeros to whole blocks.
     async fn write(&mut self, bytes: usize) -> Result<(), DiskError> {
-        let mut buffer = AlignedBuffer::zeroed(bytes.next_multiple_of(BLOCK_BYTES));
-        buffer.as_mut_slice()[..bytes].copy_from_slice(&self.pending[..bytes]);
+        let buffer = AlignedBuffer::filled(bytes, |out| out.copy_from_slice(&self.pending[..bytes]));
         self.file.write_aligned(buffer, self.written).await?;
         self.written += bytes as u64;
         self.pending.drain(..bytes);

@@ -123,6 +123,7 @@ fn copy_batches(plan: &WritePlan, out: &mut [u8]) {
         write_patched(sent, patch, &mut out[at..at + sent.len()]);
         at += sent.len();
     }
+    assert_eq!(at, out.len(), "the batches of a write fill it: what is left unset would be old memory on the disk");
 }
 
 async fn open(ctx: &Rc<Ctx>, key: PartitionKey, plan: &WritePlan) -> Result<SegmentWriter, DiskError> {

@@ -145,6 +145,18 @@ impl AlignedBuffer {
         Self(buffer)
     }
 
+    /// `len` bytes, above 0, and behind them zeros up to a whole block. `fill` has to set every byte that it is given:
+    /// what it leaves would be old memory on the disk. Zeroing all of it first would be a second pass over the memory.
+    #[must_use]
+    pub fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
+        assert!(len > 0, "a write of nothing");
+        let mut buffer = glommio::allocate_dma_buffer_global(len.next_multiple_of(BLOCK_BYTES));
+        let (bytes, padding) = buffer.as_bytes_mut().split_at_mut(len);
+        padding.fill(0);
+        fill(bytes);
+        Self(buffer)
+    }
+
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
@@ -246,8 +258,7 @@ impl DurableFile {
         while done < bytes {
             // The kernel stopped early. Whole blocks that are down stay down; the rest is tried once more from there.
             let from = done - done % BLOCK_BYTES;
-            let mut rest = AlignedBuffer::zeroed(bytes - from);
-            rest.as_mut_slice().copy_from_slice(&buffer.as_slice()[from..]);
+            let rest = AlignedBuffer::filled(bytes - from, |rest| rest.copy_from_slice(&buffer.as_slice()[from..]));
             let (_, more) = self.write_once(rest, position + from as u64).await?;
             if from + more <= done {
                 let message = format!("only {done} of {bytes} bytes were written");
@@ -275,9 +286,7 @@ impl DurableFile {
                 let bytes = result.map_err(|e| self.io_error("write", e).at(position))?;
                 let buffer = Rc::try_unwrap(shared).unwrap_or_else(|kept| {
                     // The ring still holds its reference: rare, and a copy is as good.
-                    let mut copy = AlignedBuffer::zeroed(kept.len());
-                    copy.as_mut_slice().copy_from_slice(kept.as_bytes());
-                    copy.0
+                    AlignedBuffer::filled(kept.len(), |copy| copy.copy_from_slice(kept.as_bytes())).0
                 });
                 Ok((AlignedBuffer(buffer), bytes))
             }
@@ -298,8 +307,7 @@ impl DurableFile {
         let torn = plan.written_before_fault_bytes.load(Ordering::Relaxed).min(buffer.as_slice().len());
         let torn = torn - torn % BLOCK_BYTES;
         if torn > 0 {
-            let mut part = AlignedBuffer::zeroed(torn);
-            part.as_mut_slice().copy_from_slice(&buffer.as_slice()[..torn]);
+            let part = AlignedBuffer::filled(torn, |part| part.copy_from_slice(&buffer.as_slice()[..torn]));
             self.write_to_kernel(part, position).await?;
         }
         if plan.write_is_short_only.load(Ordering::Relaxed) {
