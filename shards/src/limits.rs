@@ -138,11 +138,11 @@ pub const ZERO_AHEAD_APPEND_BYTES_MAX: usize = 64 << 10;
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
 pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
 
-/// Largest window that a segment writer zeroes ahead of its tail.
-pub const ZERO_AHEAD_BYTES_MAX: u64 = 4 << 20;
+/// Largest window that a segment writer zeroes ahead of its tail: a thousand appends of a record.
+pub const ZERO_AHEAD_BYTES_MAX: u64 = 1 << 20;
 
-/// Largest single write of zeros: an append that must wait for one waits about a millisecond.
-pub const ZERO_WRITE_BYTES_MAX: u64 = 256 << 10;
+/// Largest single write of zeros. Every write beside it stands behind it at the device, for some 0.15 ms.
+pub const ZERO_WRITE_BYTES_MAX: u64 = 64 << 10;
 
 /// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
 pub const SEGMENT_READERS_MAX: usize = 128;

@@ -7,6 +7,10 @@
 //! durable write over written blocks costs about half of one that extends the file. The window starts at the second
 //! append with `ZERO_AHEAD_BYTES_MIN` and doubles each time, so a file with one record owns one block.
 //!
+//! A shard zeroes one window at a time. Files that grow alike, as the partitions of one transaction do, come to the end
+//! of their windows together: 100 of them at once are 25 MB in front of the next acknowledgement. An append that has
+//! outrun its window meanwhile extends the file, which costs it some 0.2 ms.
+//!
 //! Two writes never overlap: the window starts at or behind the end of every append before it, one window is in work
 //! at a time, and an append that would reach into it waits until it is done. An append is `&mut`, so there is one.
 //!
@@ -32,7 +36,8 @@ use oncilla_shards::limits::{
 
 use super::DiskError;
 use crate::rt::file::{
-    Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FaultPlan, FileMode, FileOptions, spawn_background, sync_directory,
+    Access, AlignedBuffer, BLOCK_BYTES, DurableFile, FaultPlan, FileMode, FileOptions, background_turn,
+    spawn_background, sync_directory,
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -68,7 +73,10 @@ struct Ahead {
     ready_end: Cell<u64>,
     /// End of the window in work, which starts at `ready_end`; 0 if there is none.
     working_end: Cell<u64>,
-    failed: Cell<bool>,
+    /// A window waits for its turn.
+    is_queued: Cell<bool>,
+    /// No window is wanted any more: one has failed, or the file has its final size.
+    is_over: Cell<bool>,
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -165,6 +173,7 @@ impl AppendFile {
     /// Cuts the file to what was appended, durably; returns its bytes.
     pub async fn cut(&mut self) -> Result<u64, DiskError> {
         self.check()?;
+        self.ahead.is_over.set(true);
         self.wait_for_window(u64::MAX).await;
         self.file.truncate(self.end).await?;
         self.file.sync().await?;
@@ -211,23 +220,27 @@ impl AppendFile {
         let ready_end = self.ahead.ready_end.get();
         let left = ready_end.saturating_sub(self.end);
         let is_wanted = self.appends >= 2 && left < self.window_bytes / 2;
-        if !is_wanted || self.ahead.working_end.get() != 0 || self.ahead.failed.get() {
-            return;
-        }
+        let is_under_way = self.ahead.is_queued.get() || self.ahead.working_end.get() != 0;
         let limit = self.file_bytes.next_multiple_of(BLOCK);
-        let window_end = (ready_end + self.window_bytes).min(limit);
-        if window_end <= ready_end {
+        if !is_wanted || is_under_way || self.ahead.is_over.get() || ready_end >= limit {
             return;
         }
+        self.ahead.is_queued.set(true);
+        spawn_background(zero_window(self.file.clone(), self.ahead.clone(), self.window_bytes, limit));
         self.window_bytes = (self.window_bytes * 2).min(ZERO_AHEAD_BYTES_MAX);
-        self.ahead.working_end.set(window_end);
-        spawn_background(zero_window(self.file.clone(), self.ahead.clone()));
     }
 }
 
-/// Allocates and zeroes from `ready_end` to `working_end`; moves `ready_end` along with what is done.
-async fn zero_window(file: Rc<DurableFile>, ahead: Rc<Ahead>) {
-    let window_end = ahead.working_end.get();
+/// Allocates and zeroes a window from `ready_end` on, not beyond `limit`; moves `ready_end` along with what is done.
+async fn zero_window(file: Rc<DurableFile>, ahead: Rc<Ahead>, window_bytes: u64, limit: u64) {
+    let _turn = background_turn().await;
+    ahead.is_queued.set(false);
+    // Appends may have gone on while it waited.
+    let window_end = (ahead.ready_end.get() + window_bytes).min(limit);
+    if ahead.is_over.get() || window_end <= ahead.ready_end.get() {
+        return;
+    }
+    ahead.working_end.set(window_end);
     let mut result = file.preallocate(window_end).await;
     while result.is_ok() && ahead.ready_end.get() < window_end {
         let at = ahead.ready_end.get();
@@ -240,7 +253,7 @@ async fn zero_window(file: Rc<DurableFile>, ahead: Rc<Ahead>) {
     }
     if let Err(error) = result {
         tracing::warn!(%error, "zeroing ahead stops for this file: appends extend the file from now on");
-        ahead.failed.set(true);
+        ahead.is_over.set(true);
     }
     ahead.working_end.set(0);
     wake(&ahead);

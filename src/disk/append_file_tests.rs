@@ -67,6 +67,51 @@ fn small_appends_run_into_the_zeroed_window_and_grow_it() {
     });
 }
 
+async fn until_no_window_is_left(writer: &AppendFile) {
+    while writer.ahead.is_queued.get() || writer.ahead.working_end.get() != 0 {
+        crate::rt::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn windows_wait_for_each_other_and_appends_do_not_wait_for_them() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    test_block_on(async {
+        let turn = background_turn().await;
+        let mut writers = Vec::new();
+        for dir in [&one, &other] {
+            let mut writer = create(dir.path(), options(FileMode::Direct, true, None)).await;
+            for _ in 0..5 {
+                append(&mut writer, 3000).await.unwrap();
+            }
+            assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 16_384, "its window waits");
+            writers.push(writer);
+        }
+        drop(turn);
+        for writer in &writers {
+            until_no_window_is_left(writer).await;
+            assert_eq!(writer.ahead.ready_end.get(), 16_384 + ZERO_AHEAD_BYTES_MIN, "it starts behind what came first");
+        }
+    });
+}
+
+#[test]
+fn a_window_that_waited_does_not_lengthen_a_file_that_was_cut_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    test_block_on(async {
+        let turn = background_turn().await;
+        let mut writer = create(dir.path(), options(FileMode::Direct, true, None)).await;
+        for _ in 0..5 {
+            append(&mut writer, 3000).await.unwrap();
+        }
+        assert!(writer.ahead.is_queued.get());
+        assert_eq!(writer.cut().await.unwrap(), 15_000);
+        drop(turn);
+        until_no_window_is_left(&writer).await;
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 15_000);
+    });
+}
+
 #[test]
 fn nothing_is_zeroed_beyond_the_expected_size() {
     let dir = tempfile::tempdir().unwrap();
@@ -157,7 +202,7 @@ fn a_failed_window_only_stops_zeroing() {
         plan.fail_write_after(1, 0);
         append(&mut writer, 10).await.unwrap();
         writer.wait_for_window(u64::MAX).await;
-        assert!(writer.ahead.failed.get());
+        assert!(writer.ahead.is_over.get());
         for len in [10, 200_000, 10] {
             append(&mut writer, len).await.unwrap();
         }

@@ -430,6 +430,15 @@ pub async fn blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'stati
     glommio::executor().spawn_blocking(job).await
 }
 
+/// This shard's turn at background writes, of which one at a time is enough; given back when it is dropped.
+pub async fn background_turn() -> impl Drop {
+    thread_local! {
+        static TURN: Rc<glommio::sync::Semaphore> = Rc::new(glommio::sync::Semaphore::new(1));
+    }
+    let turn = TURN.with(Rc::clone);
+    turn.acquire_static_permit(1).await.expect("nothing closes it")
+}
+
 /// Starts a task of its own on this shard; it ends by itself.
 pub fn spawn_background(task: impl Future<Output = ()> + 'static) {
     glommio::spawn_local(task).detach();
