@@ -4,6 +4,8 @@
 //! is parked: it watches its partitions, and looks again when one of them moves, until its time is over, its client
 //! goes away or the broker stops. Limits: bytes by `fetch.max.bytes`, parked requests by the connections.
 
+mod read;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,21 +13,18 @@ use std::time::{Duration, Instant};
 use futures_lite::future;
 use oncilla_shards::batch::headers;
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::ids::{LeaderEpoch, PartitionKey, ShardId};
+use oncilla_shards::ids::{PartitionKey, ShardId};
 use oncilla_shards::image::Image;
-use oncilla_shards::producers::AbortedTxn;
 use oncilla_shards::session::{Begun, FetchPartition, Outcome, SessionId, SessionRequest, TopicKey};
-use oncilla_shards::wire::fetch::{
-    self, AbortedTransaction, EpochEnd, FetchAnswer, FetchPartitionAnswer, FetchRequest, encode,
-};
+use oncilla_shards::wire::fetch::{self, FetchAnswer, FetchPartitionAnswer, FetchRequest, encode};
 use oncilla_shards::wire::{CurrentLeader, NodeEndpoint};
 
-use super::locate::check_epoch;
 use super::topic_ref::{resolve, topic_key, topic_ref};
 use super::{Answer, Request, nodes};
 use crate::ctx::Ctx;
-use crate::partitions::{read, read_committed, unwatch, watch};
+use crate::partitions::{unwatch, watch};
 use crate::rt::{Notify, now, now_ms, sleep};
+use read::{Budget, Item, read_group};
 
 /// First version that names topics by id.
 const BY_ID_FROM: i16 = 13;
@@ -146,14 +145,6 @@ fn refused_by_kafka_too(asked: &FetchPartition, level_exists: bool) -> Part {
     let mut answer = FetchPartitionAnswer::refused(topic_ref(&asked.topic), asked.index, ErrorCode::UnknownServerError);
     answer.aborted = (!level_exists).then(Vec::new);
     Part { answer, tell: true }
-}
-
-/// One partition to read, on its owner.
-#[derive(Clone, Debug)]
-struct Item {
-    at: usize,
-    key: PartitionKey,
-    asked: FetchPartition,
 }
 
 /// A request while it is read and waited for.
@@ -304,98 +295,6 @@ impl Poll<'_> {
             part.answer.current_leader = Some(CurrentLeader { leader, epoch: self.ctx.boot_epoch });
         }
     }
-}
-
-/// Bytes that a request may still take.
-#[derive(Clone, Copy, Debug)]
-struct Budget {
-    left: usize,
-    /// Whether the next batch comes whatever its size.
-    first_whole: bool,
-}
-
-async fn read_group(
-    ctx: &Rc<Ctx>,
-    items: Vec<Item>,
-    mut budget: Budget,
-    committed: bool,
-) -> (Vec<(usize, FetchPartitionAnswer)>, Budget) {
-    let mut answers = Vec::with_capacity(items.len());
-    for item in items {
-        let answer = read_one(ctx, &item, &mut budget, committed).await;
-        answers.push((item.at, answer));
-    }
-    (answers, budget)
-}
-
-async fn read_one(ctx: &Rc<Ctx>, item: &Item, budget: &mut Budget, committed: bool) -> FetchPartitionAnswer {
-    let topic = topic_ref(&item.asked.topic);
-    let mut answer = match check(ctx, item) {
-        Ok(answer) => answer,
-        Err(code) => return FetchPartitionAnswer::refused(topic, item.asked.index, code),
-    };
-    if committed {
-        answer.aborted = Some(Vec::new());
-    }
-    if answer.diverging.is_some() {
-        return answer;
-    }
-    let limit = if committed { answer.last_stable_offset } else { answer.high_watermark };
-    let most = usize::try_from(item.asked.bytes_max).unwrap_or(0).min(budget.left);
-    let (key, from) = (&item.key, item.asked.offset);
-    let found = if committed {
-        let found = read_committed(ctx, key, from, limit, most, budget.first_whole).await;
-        found.map(|(records, aborted)| (records, Some(aborted.iter().map(aborted_on_wire).collect())))
-    } else {
-        read(ctx, key, from, limit, most, budget.first_whole).await.map(|records| (records, None))
-    };
-    match found {
-        Ok((records, aborted)) => {
-            answer.aborted = aborted;
-            let bytes: usize = records.iter().map(bytes::Bytes::len).sum();
-            budget.left = budget.left.saturating_sub(bytes);
-            budget.first_whole &= bytes == 0;
-            answer.records = records;
-            answer
-        }
-        Err(code) => FetchPartitionAnswer::refused(topic, item.asked.index, code),
-    }
-}
-
-fn aborted_on_wire(aborted: &AbortedTxn) -> AbortedTransaction {
-    AbortedTransaction { producer_id: aborted.producer_id, first_offset: aborted.first_offset }
-}
-
-/// The checks of C1 in their order, and the fields that an answer without records has.
-fn check(ctx: &Ctx, item: &Item) -> Result<FetchPartitionAnswer, ErrorCode> {
-    let shard = ctx.shard.borrow();
-    let partition = shard.partition(&item.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let asked = &item.asked;
-    // C1: Fetch takes every negative epoch as none, the requests that ask for offsets only -1.
-    check_epoch(asked.current_epoch.max(-1), partition.epoch().0)?;
-    let end = partition.high_watermark();
-    let mut answer = FetchPartitionAnswer::refused(topic_ref(&asked.topic), asked.index, ErrorCode::None);
-    answer.high_watermark = end;
-    answer.last_stable_offset = partition.last_stable_offset();
-    answer.log_start_offset = partition.log_start();
-    if asked.last_fetched_epoch >= 0 {
-        let last = LeaderEpoch(asked.last_fetched_epoch);
-        if last > partition.epoch() {
-            return Err(ErrorCode::OffsetOutOfRange);
-        }
-        let known = partition.epochs().end_of(last, partition.epoch(), end);
-        if known.epoch != last || known.end < asked.offset {
-            answer.diverging = Some(EpochEnd { epoch: known.epoch, end_offset: known.end });
-            return Ok(answer);
-        }
-    }
-    if asked.offset < partition.log_start() || asked.offset > partition.next_offset() {
-        return Err(ErrorCode::OffsetOutOfRange);
-    }
-    if asked.bytes_max < 0 {
-        return Err(ErrorCode::UnknownServerError);
-    }
-    Ok(answer)
 }
 
 #[cfg(test)]
