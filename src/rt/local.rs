@@ -90,6 +90,24 @@ impl Drop for Notified<'_> {
     }
 }
 
+/// Waits for all of them together; their outcomes are in their order. For a few: each that moves has all of the others
+/// looked at too.
+pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut all: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|context| {
+        let mut is_pending = false;
+        for (future, outcome) in all.iter_mut().filter(|(_, outcome)| outcome.is_none()) {
+            match future.as_mut().poll(context) {
+                Poll::Ready(ready) => *outcome = Some(ready),
+                Poll::Pending => is_pending = true,
+            }
+        }
+        if is_pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    all.into_iter().map(|(_, outcome)| outcome.expect("all are ready")).collect()
+}
+
 #[derive(Debug)]
 struct Cargo<T> {
     value: Option<T>,

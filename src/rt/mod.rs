@@ -18,7 +18,7 @@ mod socket;
 pub use clock::{every, now, now_ms, sleep, spawn, yield_by_timer};
 pub use cores::{Cores, ShardOptions, ShardThread, start_shard};
 pub use lane::{LaneCounters, LaneError, LaneReceiver, LaneReceiverSeed, LaneSeed, LaneSender, lane};
-pub use local::{Notified, Notify, OneshotReceiver, OneshotSender, oneshot};
+pub use local::{Notified, Notify, OneshotReceiver, OneshotSender, join_all, oneshot};
 pub use memory::keep_freed_memory;
 pub use mesh::{Mesh, MeshError, MeshSeat, mesh_seats};
 pub use order::{Order, OrderWatch};

@@ -67,6 +67,12 @@ impl Partition {
         ReadPlan::Disk { segment: segment.id, position, bytes, segment_bytes: segment.bytes() }
     }
 
+    /// Whether there are records from `from` on and they are no longer in the tail cache.
+    #[must_use]
+    pub fn is_behind_tail(&self, from: Offset) -> bool {
+        from < self.high_watermark && self.tail.from(from).is_none()
+    }
+
     fn read_tail(&self, from: Offset, limit: Offset, bytes_max: usize, first_whole: bool) -> Option<ReadPlan> {
         let mut slices = SmallVec::new();
         let mut room = bytes_max;
