@@ -81,6 +81,38 @@ impl Consumer {
         Ok(consumer)
     }
 
+    /// Takes no partition yet; a subscriber does when it is assigned some.
+    pub(super) fn unassigned(client: Client, topic: TopicView, isolation: Isolation) -> Self {
+        Self { client, topic, positions: BTreeMap::new(), isolation }
+    }
+
+    /// Reads these partitions too, each from its offset on.
+    pub(super) fn take(&mut self, positions: BTreeMap<i32, i64>) {
+        self.positions.extend(positions);
+    }
+
+    /// Reads this partition no longer.
+    pub(super) fn give(&mut self, partition: i32) {
+        self.positions.remove(&partition);
+    }
+
+    /// The topic as of the last look.
+    pub(super) fn topic(&self) -> &TopicView {
+        &self.topic
+    }
+
+    /// Looks at the topic again.
+    pub(super) fn look_again(&mut self) -> Result<(), ClientError> {
+        let name = self.topic.name.clone();
+        self.topic = self.client.topic(&name, false)?;
+        Ok(())
+    }
+
+    /// The connections that it reads over, for other requests.
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     /// Where every partition ends for now: what is behind is not there, or not to be seen yet.
     pub fn ends(&mut self) -> Result<BTreeMap<i32, i64>, ClientError> {
         self.offsets(LATEST)
@@ -118,8 +150,7 @@ impl Consumer {
         for (leader, partitions) in by_leader {
             match self.fetch(leader, &partitions, wait_ms, &mut records) {
                 Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => {
-                    let name = self.topic.name.clone();
-                    self.topic = self.client.topic(&name, false)?;
+                    self.look_again()?;
                 }
                 other => other?,
             }
@@ -184,8 +215,13 @@ impl Consumer {
     }
 
     fn offsets(&mut self, timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
-        let positions = &self.positions;
-        self.client.offsets_at(&self.topic, |index| positions.contains_key(&index), timestamp, self.isolation)
+        let all: Vec<i32> = self.positions.keys().copied().collect();
+        self.offsets_of(&all, timestamp)
+    }
+
+    /// Where some partitions begin or end.
+    pub(super) fn offsets_of(&mut self, wanted: &[i32], timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
+        self.client.offsets_at(&self.topic, |index| wanted.contains(&index), timestamp, self.isolation)
     }
 }
 
