@@ -1,7 +1,19 @@
-//! A small synchronous Kafka client: what the commands `topic`, `group`, `produce` and `consume` need, and no more.
+//! Clients of a cluster: what the commands, `oncilla-perf` and tests use.
 //!
-//! One blocking socket a node, one request in flight, versions agreed with ApiVersions. It trusts the broker that the
-//! user pointed it at, but for the length of a frame. Errors carry what was asked and Kafka's name of the code.
+//! | what | where |
+//! |---|---|
+//! | topics, their settings, nodes and partitions | [`Client`], [`admin`] |
+//! | offsets by time, of beginnings and ends | [`offsets`] |
+//! | partitions of a topic from given offsets on, with or without what was aborted | [`consumer`], [`isolation`] |
+//! | the same as a member of a group (KIP-848), with commits | [`subscriber`] |
+//! | groups, what they have committed, and changing it from outside | [`groups`] |
+//! | transactional ids, hanging transactions | [`transactions`], [`hanging`] |
+//! | producing, idempotent and transactional, at speed | [`native`] |
+//!
+//! All but [`native`] is synchronous and small: one blocking socket a node, one request in flight, versions agreed with
+//! ApiVersions. It trusts the broker that the user pointed it at, but for the length of a frame. Errors carry what was
+//! asked and Kafka's name of the code. What a producer and a member decide is in `oncilla_shards::client`, without
+//! sockets and clock; [`native`] and [`subscriber`] carry it out, the one on tokio, the other on a thread.
 
 pub mod admin;
 mod connection;
