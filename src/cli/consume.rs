@@ -46,8 +46,8 @@ pub struct Args {
     /// Only this partition [default: all; a group shares them out itself]
     #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Read as a member of this group: the partitions that it gives this member, from where it has committed on, or from
-    /// --from where it has committed nothing. What was printed is committed, every second and at the end
+    /// Read as a member of this group: the partitions that it gives this member, from where it has committed on, or
+    /// from --from where it has committed nothing. What was printed is committed, every second and at the end
     #[arg(short, long)]
     group: Option<String>,
     /// Stop after this many records

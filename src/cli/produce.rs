@@ -59,7 +59,8 @@ pub struct Args {
     acks: String,
     /// Longest time for a record with all its tries, and for each step of a transaction, in seconds; sets
     /// delivery.timeout.ms and max.block.ms
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value = "30")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: u64,
     /// Produce all of the input in one transaction of this id: committed at the end of the input, aborted when a line
     /// fails or on Ctrl-C

@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! Every record is read at least once: what was not [`Subscriber::done`] is never committed, what was is committed within
-//! [`COMMIT_EVERY`] of polls, before a partition goes to another member, and at the end. Who polls too seldom stays a
+//! Every record is read at least once: what was not [`Subscriber::done`] is never committed, what was is committed
+//! within a second of polls, before a partition goes to another member, and at the end. Who polls too seldom stays a
 //! member, but keeps those waiting who are to have its partitions, for at most the rebalance timeout. Failure: a fence
 //! is survived by joining again, and said by [`Subscriber::warning`]; whatever else ends the membership ends `poll`.
 

@@ -1,5 +1,5 @@
-//! Standard input as numbered lines, read on a thread of its own: sending makes a batch of what came in meanwhile, and a
-//! lone line goes at once.
+//! Standard input as numbered lines, read on a thread of its own: sending makes a batch of what came in meanwhile, and
+//! a lone line goes at once.
 
 use std::io::{self, BufRead, Read};
 

@@ -1,5 +1,5 @@
-//! Members against the broker's own coordinator, at random times, with lost requests and answers, crashes of the broker,
-//! and consumers that are slow to let go: nobody reads what the coordinator gave to others while it is a member, and in
+//! Members against the broker's own coordinator, at random times, with lost requests and answers, crashes of the
+//! broker, and consumers that are slow to let go: nobody reads what the coordinator gave to others while it is a member, and in
 //! the end everything is read by one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -232,7 +232,7 @@ fn answer(reply: ConsumerHeartbeatReply) -> BeatAnswer {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn nobody_reads_what_others_were_given_and_all_is_read_in_the_end(events in prop::collection::vec(event(), 1..150)) {
+    fn nobody_reads_what_others_were_given_and_all_is_read_at_last(events in prop::collection::vec(event(), 1..150)) {
         let mut world = World::new();
         events.iter().for_each(|event| world.event(event));
         world.settle();
