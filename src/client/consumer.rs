@@ -53,6 +53,8 @@ pub struct Consumer {
     topic: TopicView,
     positions: BTreeMap<i32, i64>,
     isolation: Isolation,
+    /// What went wrong when there were records to give out.
+    failed: Option<ClientError>,
 }
 
 impl Consumer {
@@ -72,7 +74,7 @@ impl Consumer {
             let which = partition.map_or("partitions".into(), |index| format!("partition {index}"));
             return Err(ClientError::Protocol(format!("topic {} has no {which}", topic.name)));
         }
-        let mut consumer = Self { client, topic, positions, isolation };
+        let mut consumer = Self { client, topic, positions, isolation, failed: None };
         consumer.positions = match from {
             From::Beginning => consumer.offsets(EARLIEST)?,
             From::End => consumer.offsets(LATEST)?,
@@ -83,7 +85,7 @@ impl Consumer {
 
     /// Takes no partition yet; a subscriber does when it is assigned some.
     pub(super) fn unassigned(client: Client, topic: TopicView, isolation: Isolation) -> Self {
-        Self { client, topic, positions: BTreeMap::new(), isolation }
+        Self { client, topic, positions: BTreeMap::new(), isolation, failed: None }
     }
 
     /// Reads these partitions too, each from its offset on.
@@ -144,15 +146,25 @@ impl Consumer {
 
     /// Reads what is there; waits a moment when nothing is.
     pub fn poll(&mut self) -> Result<Vec<ReadRecord>, ClientError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let by_leader = self.by_leader();
         let wait_ms = WAIT_MS / i32::try_from(by_leader.len().max(1)).unwrap_or(WAIT_MS);
         let mut records = Vec::new();
         for (leader, partitions) in by_leader {
-            match self.fetch(leader, &partitions, wait_ms, &mut records) {
-                Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => {
-                    self.look_again()?;
+            let read = match self.fetch(leader, &partitions, wait_ms, &mut records) {
+                Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => self.look_again(),
+                other => other,
+            };
+            match read {
+                Err(error) if records.is_empty() => return Err(error),
+                // Positions are behind the records that are there, so they must come out; the error comes next.
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
                 }
-                other => other?,
+                Ok(()) => {}
             }
         }
         Ok(records)

@@ -216,7 +216,7 @@ impl Subscriber {
             topic.id == part.0.0 && topic.partitions.iter().any(|one| one.index == part.1)
         };
         if !parts.iter().all(|part| known(&self.consumer, part)) {
-            self.consumer.look_again()?;
+            retry(|| self.consumer.look_again())?;
         }
         // What is still unknown belongs to a topic that is deleted, which the group is about to notice.
         let wanted: Vec<i32> =

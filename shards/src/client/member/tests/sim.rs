@@ -1,6 +1,6 @@
 //! Members against the broker's own coordinator, at random times, with lost requests and answers, crashes of the
-//! broker, and consumers that are slow to let go: nobody reads what the coordinator gave to others while it is a member, and in
-//! the end everything is read by one.
+//! broker, and consumers that are slow to let go: nobody reads what the coordinator gave to others while it is a
+//! member, and in the end everything is read by one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
