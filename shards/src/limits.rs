@@ -266,6 +266,18 @@ pub const CLIENT_NODES_MAX: usize = 10_000;
 /// Pause of the native client before a transactional request is sent again because the last transaction is completing.
 pub const CLIENT_CONCURRENT_RETRY_MS: u64 = 20;
 
+/// How long a consumer of the native client may take to commit and let go of partitions (the rebalance timeout of
+/// KIP-848). A consumer whose output is stopped keeps others waiting for so long, then its partitions go without it.
+pub const MEMBER_REBALANCE_MS: i32 = 60_000;
+
+/// Pause of a member of the native client before a request is sent again, the first one and the longest; it doubles.
+pub const MEMBER_BACKOFF_MS_MIN: u64 = 100;
+/// See [`MEMBER_BACKOFF_MS_MIN`].
+pub const MEMBER_BACKOFF_MS_MAX: u64 = 2_000;
+
+/// Tries of a member to leave its group; then its session's end does it.
+pub const MEMBER_LEAVE_TRIES: u32 = 3;
+
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");

@@ -1,14 +1,17 @@
-//! `oncilla consume`: prints the records of a topic; with a group from where it was, and it goes on from there.
+//! `oncilla consume`: prints the records of a topic; with a group as a member of it, which shares the partitions with
+//! others, goes on where the group was, and commits what was printed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::json;
 
+use super::interrupt::Interrupt;
 use super::topic::ClusterArgs;
 use crate::client::Client;
 use crate::client::consumer::{Consumer, From, ReadRecord};
 use crate::client::isolation::Isolation;
+use crate::client::subscriber::Subscriber;
 
 /// How records are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -40,17 +43,18 @@ pub struct Args {
     /// Where to begin: beginning, end, or an offset
     #[arg(long, default_value = "end", value_parser = from)]
     from: From,
-    /// Only this partition [default: all]
-    #[arg(short, long)]
+    /// Only this partition [default: all; a group shares them out itself]
+    #[arg(short, long, conflicts_with = "group")]
     partition: Option<i32>,
-    /// Begin where this group has committed, and commit for it what was printed; it must have no members. Where it has
-    /// committed nothing --from holds
+    /// Read as a member of this group: the partitions that it gives this member, from where it has committed on, or
+    /// from --from where it has committed nothing. What was printed is committed, every second and at the end
     #[arg(short, long)]
     group: Option<String>,
     /// Stop after this many records
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
-    /// Stop at what was the end when the command began
+    /// Stop at what was the end when the command began; as a member, at what was the end of its partitions when it got
+    /// them, and not before it has all that its group means it to have
     #[arg(short, long)]
     exit_at_end: bool,
     /// Whether to leave out records of open and aborted transactions
@@ -72,55 +76,120 @@ fn from(text: &str) -> Result<From, String> {
     }
 }
 
-/// Runs it until its count or end is reached, or for ever.
+/// Runs it until its count or end is reached, until Ctrl-C, or for ever.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let client = Client::connect(&args.cluster.bootstrap)?;
-    let isolation = match args.isolation_level {
-        IsolationLevel::ReadCommitted => Isolation::Committed,
-        IsolationLevel::ReadUncommitted => Isolation::Uncommitted,
+    let interrupt = Interrupt::listen()?;
+    let mut printer = Printer {
+        out: io::BufWriter::new(io::stdout().lock()),
+        topic: &args.topic,
+        format: args.format,
+        left: args.count.unwrap_or(u64::MAX),
     };
-    let mut consumer = Consumer::open(client, &args.topic, args.partition, args.from, isolation)?;
-    if let Some(group) = &args.group {
-        consumer.resume(group)?;
+    match &args.group {
+        Some(group) => {
+            let (bootstrap, topic) = (&args.cluster.bootstrap, &args.topic);
+            let mut subscriber = Subscriber::subscribe(bootstrap, group, topic, args.from, args.isolation())?;
+            let read = as_member(args, &mut subscriber, &mut printer, &interrupt);
+            // However it ended: what was printed is committed, and others need not wait for the session's end.
+            let closed = subscriber.close();
+            read?;
+            closed?;
+        }
+        None => alone(args, &mut printer, &interrupt)?,
     }
+    // Who reads until Ctrl-C is done by it.
+    if interrupt.has_come() && (args.exit_at_end || args.count.is_some()) {
+        anyhow::bail!("interrupted");
+    }
+    Ok(())
+}
+
+impl Args {
+    fn isolation(&self) -> Isolation {
+        match self.isolation_level {
+            IsolationLevel::ReadCommitted => Isolation::Committed,
+            IsolationLevel::ReadUncommitted => Isolation::Uncommitted,
+        }
+    }
+}
+
+fn alone(args: &Args, printer: &mut Printer<'_>, interrupt: &Interrupt) -> anyhow::Result<()> {
+    let client = Client::connect(&args.cluster.bootstrap)?;
+    let mut consumer = Consumer::open(client, &args.topic, args.partition, args.from, args.isolation())?;
     let ends = if args.exit_at_end { Some(consumer.ends()?) } else { None };
-    let mut left = args.count.unwrap_or(u64::MAX);
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    while left > 0 {
+    while printer.left > 0 && !interrupt.has_come() {
         let reached = |ends: &BTreeMap<i32, i64>| {
             ends.iter().all(|(partition, end)| consumer.positions().get(partition).is_none_or(|at| at >= end))
         };
         if ends.as_ref().is_some_and(reached) {
             break;
         }
-        let mut printed = BTreeMap::new();
         for record in consumer.poll()? {
-            // What came in after the command began is behind its end.
-            let behind =
-                ends.as_ref().and_then(|ends| ends.get(&record.partition)).is_some_and(|end| record.offset >= *end);
-            if behind || left == 0 {
-                continue;
-            }
-            print(&mut out, &args.topic, &record, args.format)?;
-            left -= 1;
-            printed.insert(record.partition, record.offset + 1);
+            let end = ends.as_ref().and_then(|ends| ends.get(&record.partition)).copied();
+            printer.print(&record, end)?;
         }
-        out.flush()?;
+        printer.out.flush()?;
+    }
+    Ok(())
+}
+
+fn as_member(
+    args: &Args,
+    subscriber: &mut Subscriber,
+    printer: &mut Printer<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    while printer.left > 0 && !interrupt.has_come() {
+        let mut done = BTreeMap::new();
+        let mut all = true;
+        for record in subscriber.poll()? {
+            let end = subscriber.end(record.partition).filter(|_| args.exit_at_end);
+            if printer.print(&record, end)? {
+                done.insert(record.partition, record.offset + 1);
+            } else {
+                all = false;
+            }
+        }
+        printer.out.flush()?;
         // Only now: what was committed and not printed would be lost.
-        if let Some(group) = args.group.as_ref().filter(|_| !printed.is_empty()) {
-            consumer.commit(group, &printed)?;
+        if all {
+            // Also behind what is no record, such as the end of a transaction.
+            done.extend(subscriber.positions());
+        }
+        done.into_iter().for_each(|(partition, next)| subscriber.done(partition, next));
+        if let Some(warning) = subscriber.warning() {
+            let _ = writeln!(io::stderr().lock(), "warning: {warning}");
+        }
+        if args.exit_at_end && subscriber.is_at_end()? {
+            break;
         }
     }
     Ok(())
 }
 
-fn print(out: &mut impl Write, topic: &str, record: &ReadRecord, format: RecordFormat) -> io::Result<()> {
-    match format {
-        RecordFormat::Value => {
-            out.write_all(record.value.as_deref().unwrap_or_default())?;
-            out.write_all(b"\n")
+/// Prints records until there were enough.
+struct Printer<'a> {
+    out: io::BufWriter<io::StdoutLock<'static>>,
+    topic: &'a str,
+    format: RecordFormat,
+    left: u64,
+}
+
+impl Printer<'_> {
+    /// Prints a record, unless there were enough, or it came in behind the end that is to be read to; whether it did.
+    fn print(&mut self, record: &ReadRecord, end: Option<i64>) -> io::Result<bool> {
+        if self.left == 0 || end.is_some_and(|end| record.offset >= end) {
+            return Ok(false);
         }
-        RecordFormat::Json => writeln!(out, "{}", as_json(topic, record)),
+        match self.format {
+            RecordFormat::Value => {
+                self.out.write_all(record.value.as_deref().unwrap_or_default())?;
+                self.out.write_all(b"\n")?;
+            }
+            RecordFormat::Json => writeln!(self.out, "{}", as_json(self.topic, record))?,
+        }
+        self.left -= 1;
+        Ok(true)
     }
 }
 

@@ -8,6 +8,7 @@ mod consume;
 mod demo;
 mod dump;
 mod group;
+mod interrupt;
 mod output;
 mod produce;
 mod serve;

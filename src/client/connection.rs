@@ -14,7 +14,7 @@ use super::ClientError;
 /// Longest answer accepted: above what any broker's `fetch.max.bytes` makes, far below what a stray port may say.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// Longest wait for a connection.
+/// Longest wait for a connection, if the client's own bound is not shorter.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to one node.
@@ -31,7 +31,7 @@ impl Connection {
         let failed = |source| ClientError::io(format!("cannot connect to {address}"), source);
         let mut last = None;
         for candidate in address.to_socket_addrs().map_err(failed)? {
-            match TcpStream::connect_timeout(&candidate, CONNECT_TIMEOUT) {
+            match TcpStream::connect_timeout(&candidate, CONNECT_TIMEOUT.min(timeout)) {
                 Ok(stream) => return Self::agree(address, stream, timeout),
                 Err(error) => last = Some(error),
             }
@@ -76,7 +76,7 @@ impl Connection {
     }
 
     /// Sends a request without waiting; the version it went out in.
-    pub fn send<R: Request>(&mut self, request: &R, version_max: i16) -> Result<i16, ClientError> {
+    fn send<R: Request>(&mut self, request: &R, version_max: i16) -> Result<i16, ClientError> {
         let version = self.version::<R>(version_max)?;
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let header = RequestHeader::default()

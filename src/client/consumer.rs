@@ -53,6 +53,8 @@ pub struct Consumer {
     topic: TopicView,
     positions: BTreeMap<i32, i64>,
     isolation: Isolation,
+    /// What went wrong when there were records to give out.
+    failed: Option<ClientError>,
 }
 
 impl Consumer {
@@ -72,13 +74,45 @@ impl Consumer {
             let which = partition.map_or("partitions".into(), |index| format!("partition {index}"));
             return Err(ClientError::Protocol(format!("topic {} has no {which}", topic.name)));
         }
-        let mut consumer = Self { client, topic, positions, isolation };
+        let mut consumer = Self { client, topic, positions, isolation, failed: None };
         consumer.positions = match from {
             From::Beginning => consumer.offsets(EARLIEST)?,
             From::End => consumer.offsets(LATEST)?,
             From::Offset(offset) => consumer.positions.keys().map(|index| (*index, offset)).collect(),
         };
         Ok(consumer)
+    }
+
+    /// Takes no partition yet; a subscriber does when it is assigned some.
+    pub(super) fn unassigned(client: Client, topic: TopicView, isolation: Isolation) -> Self {
+        Self { client, topic, positions: BTreeMap::new(), isolation, failed: None }
+    }
+
+    /// Reads these partitions too, each from its offset on.
+    pub(super) fn take(&mut self, positions: BTreeMap<i32, i64>) {
+        self.positions.extend(positions);
+    }
+
+    /// Reads this partition no longer.
+    pub(super) fn give(&mut self, partition: i32) {
+        self.positions.remove(&partition);
+    }
+
+    /// The topic as of the last look.
+    pub(super) fn topic(&self) -> &TopicView {
+        &self.topic
+    }
+
+    /// Looks at the topic again.
+    pub(super) fn look_again(&mut self) -> Result<(), ClientError> {
+        let name = self.topic.name.clone();
+        self.topic = self.client.topic(&name, false)?;
+        Ok(())
+    }
+
+    /// The connections that it reads over, for other requests.
+    pub(super) fn client(&mut self) -> &mut Client {
+        &mut self.client
     }
 
     /// Where every partition ends for now: what is behind is not there, or not to be seen yet.
@@ -112,16 +146,25 @@ impl Consumer {
 
     /// Reads what is there; waits a moment when nothing is.
     pub fn poll(&mut self) -> Result<Vec<ReadRecord>, ClientError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let by_leader = self.by_leader();
         let wait_ms = WAIT_MS / i32::try_from(by_leader.len().max(1)).unwrap_or(WAIT_MS);
         let mut records = Vec::new();
         for (leader, partitions) in by_leader {
-            match self.fetch(leader, &partitions, wait_ms, &mut records) {
-                Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => {
-                    let name = self.topic.name.clone();
-                    self.topic = self.client.topic(&name, false)?;
+            let read = match self.fetch(leader, &partitions, wait_ms, &mut records) {
+                Err(error) if error.is_retriable() && !matches!(error, ClientError::Io { .. }) => self.look_again(),
+                other => other,
+            };
+            match read {
+                Err(error) if records.is_empty() => return Err(error),
+                // Positions are behind the records that are there, so they must come out; the error comes next.
+                Err(error) => {
+                    self.failed = Some(error);
+                    break;
                 }
-                other => other?,
+                Ok(()) => {}
             }
         }
         Ok(records)
@@ -184,8 +227,13 @@ impl Consumer {
     }
 
     fn offsets(&mut self, timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
-        let positions = &self.positions;
-        self.client.offsets_at(&self.topic, |index| positions.contains_key(&index), timestamp, self.isolation)
+        let all: Vec<i32> = self.positions.keys().copied().collect();
+        self.offsets_of(&all, timestamp)
+    }
+
+    /// Where some partitions begin or end.
+    pub(super) fn offsets_of(&mut self, wanted: &[i32], timestamp: i64) -> Result<BTreeMap<i32, i64>, ClientError> {
+        self.client.offsets_at(&self.topic, |index| wanted.contains(&index), timestamp, self.isolation)
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Every call asks for the coordinator first, and once more when it has moved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::{
     ConsumerGroupDescribeRequest, ConsumerProtocolAssignment, DeleteGroupsRequest, DescribeGroupsRequest,
     FindCoordinatorRequest, GroupId, ListGroupsRequest, OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest,
@@ -15,7 +16,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable, Request, StrBytes};
 use oncilla_shards::code::ErrorCode;
 
-use super::{Client, ClientError, accepted, topic_name};
+use super::{Client, ClientError, accepted, text, topic_name};
 
 /// Last version of FindCoordinator with one key.
 const FIND_ONE: i16 = 3;
@@ -41,6 +42,9 @@ pub struct GroupSummary {
 
 /// Partitions by topic.
 pub type Assigned = BTreeMap<String, Vec<i32>>;
+
+/// Topic ids and partitions.
+pub type Share = BTreeSet<(u128, i32)>;
 
 /// A member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,11 +103,7 @@ impl Committer<'static> {
     pub const OUTSIDE: Self = Self { member: "", epoch: -1 };
 }
 
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
-}
-
-fn group_id(group: &str) -> GroupId {
+pub(super) fn group_id(group: &str) -> GroupId {
     GroupId(text(group))
 }
 
@@ -115,7 +115,7 @@ fn by_topic<T>(rows: impl IntoIterator<Item = (String, T)>) -> BTreeMap<String, 
 
 impl Client {
     /// Node that answers for a group.
-    fn coordinator(&mut self, group: &str) -> Result<i32, ClientError> {
+    pub(super) fn coordinator(&mut self, group: &str) -> Result<i32, ClientError> {
         let request = FindCoordinatorRequest::default().with_key(text(group)).with_key_type(0);
         let first = self.cluster().nodes.keys().next().copied().unwrap_or(-1);
         let answer = self.call(first, &request, FIND_ONE)?;
@@ -215,6 +215,47 @@ impl Client {
         })?;
         all.sort_unstable();
         Ok(all)
+    }
+
+    /// What a group has committed for some partitions of a topic; a transaction that is about to commit an offset for
+    /// one of them is an error that goes away (UNSTABLE_OFFSET_COMMIT).
+    pub fn committed_for(
+        &mut self,
+        group: &str,
+        topic: &str,
+        partitions: &[i32],
+    ) -> Result<BTreeMap<i32, i64>, ClientError> {
+        let asked =
+            OffsetFetchRequestTopic::default().with_name(topic_name(topic)).with_partition_indexes(partitions.to_vec());
+        let request = OffsetFetchRequest::default()
+            .with_group_id(group_id(group))
+            .with_topics(Some(vec![asked]))
+            .with_require_stable(true);
+        self.ask_group(group, &request, FETCH_ONE, |answer| {
+            accepted(answer.error_code, None, || format!("offsets of group {group}"))?;
+            let mut found = BTreeMap::new();
+            for one in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+                let what = || format!("offset of group {group} in {topic}-{}", one.partition_index);
+                accepted(one.error_code, None, what)?;
+                if one.committed_offset >= 0 {
+                    found.insert(one.partition_index, one.committed_offset);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// What a member has, if it is all that its group means it to have (KIP-848): topic ids and partitions.
+    pub fn settled_share(&mut self, group: &str, member: &str) -> Result<Option<Share>, ClientError> {
+        let request = ConsumerGroupDescribeRequest::default().with_group_ids(vec![group_id(group)]);
+        self.ask_group(group, &request, i16::MAX, |answer| {
+            let one = answer.groups.into_iter().next().ok_or_else(|| left_out(group))?;
+            accepted(one.error_code, one.error_message.as_ref(), || format!("group {group}"))?;
+            let Some(found) = one.members.iter().find(|known| &*known.member_id == member) else { return Ok(None) };
+            let (has, is_to_have) = (share(&found.assignment), share(&found.target_assignment));
+            let is_new = one.group_epoch == one.assignment_epoch && found.member_epoch == one.assignment_epoch;
+            Ok((is_new && has == is_to_have).then_some(has))
+        })
     }
 
     /// Commits offsets of (topic, partition), all or with the first refusal as the error.
@@ -340,6 +381,14 @@ fn classic_view(group: describe_groups_response::DescribedGroup) -> GroupView {
         assignor: group.protocol_data.to_string(),
         members: group.members.into_iter().map(member).collect(),
     }
+}
+
+fn share(assignment: &consumer_group_describe_response::Assignment) -> Share {
+    let of_topic = |topic: &consumer_group_describe_response::TopicPartitions| {
+        let id = topic.topic_id.as_u128();
+        topic.partitions.iter().map(|index| (id, *index)).collect::<Vec<_>>()
+    };
+    assignment.topic_partitions.iter().flat_map(of_topic).collect()
 }
 
 /// What the leader of a classic group of consumers gave a member.

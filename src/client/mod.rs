@@ -1,7 +1,19 @@
-//! A small synchronous Kafka client: what the commands `topic`, `group`, `produce` and `consume` need, and no more.
+//! Clients of a cluster: what the commands, `oncilla-perf` and tests use.
 //!
-//! One blocking socket a node, one request in flight, versions agreed with ApiVersions. It trusts the broker that the
-//! user pointed it at, but for the length of a frame. Errors carry what was asked and Kafka's name of the code.
+//! | what | where |
+//! |---|---|
+//! | topics, their settings, nodes and partitions | [`Client`], [`admin`] |
+//! | offsets by time, of beginnings and ends | [`offsets`] |
+//! | partitions of a topic from given offsets on, with or without what was aborted | [`consumer`], [`isolation`] |
+//! | the same as a member of a group (KIP-848), with commits | [`subscriber`] |
+//! | groups, what they have committed, and changing it from outside | [`groups`] |
+//! | transactional ids, hanging transactions | [`transactions`], [`hanging`] |
+//! | producing, idempotent and transactional, at speed | [`native`] |
+//!
+//! All but [`native`] is synchronous and small: one blocking socket a node, one request in flight, versions agreed with
+//! ApiVersions. It trusts the broker that the user pointed it at, but for the length of a frame. Errors carry what was
+//! asked and Kafka's name of the code. What a producer and a member decide is in `oncilla_shards::client`, without
+//! sockets and clock; [`native`] and [`subscriber`] carry it out, the one on tokio, the other on a thread.
 
 pub mod admin;
 mod connection;
@@ -9,9 +21,10 @@ pub mod consumer;
 pub mod groups;
 pub mod hanging;
 pub mod isolation;
+mod membership;
 pub mod native;
 pub mod offsets;
-pub mod producer;
+pub mod subscriber;
 pub mod transactions;
 
 use std::collections::{BTreeMap, HashMap};
@@ -76,6 +89,7 @@ impl ClientError {
                         | ErrorCode::CoordinatorNotAvailable
                         | ErrorCode::NotCoordinator
                         | ErrorCode::NotController
+                        | ErrorCode::UnstableOffsetCommit
                 )
             ),
         }
@@ -100,6 +114,10 @@ pub(crate) fn accepted(
         return Ok(());
     }
     Err(ClientError::Refused { what: what(), code, message: message.map(|text| text.to_string()) })
+}
+
+fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
 }
 
 pub(crate) fn topic_name(name: &str) -> TopicName {
@@ -145,6 +163,8 @@ pub struct Cluster {
 
 /// A client of one cluster.
 pub struct Client {
+    /// Longest wait for a connection and for one answer.
+    timeout: Duration,
     bootstrap: Vec<String>,
     connections: HashMap<String, Connection>,
     cluster: Cluster,
@@ -153,8 +173,13 @@ pub struct Client {
 impl Client {
     /// Connects to the first of the comma-separated addresses that answers.
     pub fn connect(bootstrap: &str) -> Result<Self, ClientError> {
+        Self::connect_within(bootstrap, REQUEST_TIMEOUT)
+    }
+
+    /// As [`Client::connect`], with a bound of its own for every connection and every answer.
+    pub fn connect_within(bootstrap: &str, timeout: Duration) -> Result<Self, ClientError> {
         let bootstrap = bootstrap.split(',').map(|one| one.trim().to_string()).collect();
-        let mut client = Self { bootstrap, connections: HashMap::new(), cluster: Cluster::default() };
+        let mut client = Self { timeout, bootstrap, connections: HashMap::new(), cluster: Cluster::default() };
         client.refresh(Some(&[]), false)?;
         Ok(client)
     }
@@ -200,16 +225,6 @@ impl Client {
         self.call_at(&address, request, version_max)
     }
 
-    /// Sends a request that has no answer.
-    pub(crate) fn send<R: Request>(&mut self, node: i32, request: &R, version_max: i16) -> Result<(), ClientError> {
-        let address = self.address_of(node)?;
-        let sent = self.connection(&address)?.send(request, version_max).map(drop);
-        if sent.is_err() {
-            self.connections.remove(&address);
-        }
-        sent
-    }
-
     fn address_of(&self, node: i32) -> Result<String, ClientError> {
         let known = self.cluster.nodes.get(&node).cloned();
         known.ok_or_else(|| ClientError::Refused {
@@ -233,7 +248,7 @@ impl Client {
 
     fn connection(&mut self, address: &str) -> Result<&mut Connection, ClientError> {
         if !self.connections.contains_key(address) {
-            let opened = Connection::open(address, REQUEST_TIMEOUT)?;
+            let opened = Connection::open(address, self.timeout)?;
             self.connections.insert(address.to_string(), opened);
         }
         Ok(self.connections.get_mut(address).expect("just put there"))

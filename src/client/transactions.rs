@@ -3,9 +3,8 @@
 use kafka_protocol::messages::{
     DescribeTransactionsRequest, FindCoordinatorRequest, ListTransactionsRequest, TransactionalId,
 };
-use kafka_protocol::protocol::StrBytes;
 
-use super::{Client, ClientError, accepted};
+use super::{Client, ClientError, accepted, text};
 
 /// Last version of FindCoordinator with one key.
 const FIND_ONE: i16 = 3;
@@ -38,10 +37,6 @@ pub struct TxnView {
     pub start_ms: i64,
     /// Topics and partitions in it.
     pub partitions: Vec<(String, Vec<i32>)>,
-}
-
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
 }
 
 impl Client {

@@ -1,4 +1,5 @@
 //! The native producer's decisions: what to send where, in which order, under which sequence, and what became of it.
+//! Beside it, in [`member`], those of a member of a consumer group.
 //!
 //! Owner: one [`Machine`] for each producer; an edge owns its sockets and its clock, carries out [`Output`]s and
 //! brings answers and losses back. What it guarantees, whatever the network does: a record reported [`Delivered`] is in
@@ -24,6 +25,7 @@ mod drain;
 mod error;
 mod lane;
 mod machine;
+pub mod member;
 mod message;
 mod metadata;
 mod nodes;

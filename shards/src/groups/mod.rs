@@ -25,7 +25,7 @@ mod settings;
 mod slot;
 mod subscription;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod turn;
 #[cfg(test)]
 mod txn_tests;

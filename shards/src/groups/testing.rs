@@ -26,7 +26,7 @@ struct Disk {
     writing: Option<JournalWrite>,
 }
 
-pub(in crate::groups) struct Harness {
+pub(crate) struct Harness {
     pub groups: Groups,
     pub settings: GroupSettings,
     pub image: Image,
@@ -175,7 +175,7 @@ impl Harness {
     }
 
     /// A group as it is in memory.
-    pub fn group(&self, name: &str) -> Option<&Group> {
+    pub(in crate::groups) fn group(&self, name: &str) -> Option<&Group> {
         self.groups.slots[&crate::slot::slot_of(name.as_bytes())].group(name)
     }
 
