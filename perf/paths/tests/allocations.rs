@@ -49,8 +49,8 @@ fn records_allocate_nothing() {
 }
 
 #[test]
-fn a_fetch_of_ten_partitions_allocates_at_most_12_times() {
-    assert!(of_path("fetch") <= Hundredths(1200), "{}", of_path("fetch"));
+fn a_fetch_of_ten_partitions_allocates_at_most_7_times() {
+    assert!(of_path("fetch") <= Hundredths(700), "{}", of_path("fetch"));
 }
 
 #[test]
