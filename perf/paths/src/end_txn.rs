@@ -1,5 +1,5 @@
-//! The commit of a transaction over four partitions: decode, the coordinator's decision, the entry in the slot's journal,
-//! and what follows when it is durable: the answer, and the plan of the markers.
+//! The commit of a transaction over four partitions: decode, the coordinator's decision, the entry in the slot's
+//! journal, and what follows when it is durable: the answer, and the plan of the markers.
 //!
 //! The transaction is begun before, and its markers are answered after what is measured.
 

@@ -1,5 +1,5 @@
-//! OffsetCommit of one partition by a consumer that assigns its partitions itself: decode, the group's decision, the entry
-//! in the slot's journal, the answer when it is durable.
+//! OffsetCommit of one partition by a consumer that assigns its partitions itself: decode, the group's decision, the
+//! entry in the slot's journal, the answer when it is durable.
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic};
