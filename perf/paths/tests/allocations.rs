@@ -26,7 +26,7 @@ fn of_produce(group: usize, records: usize, value_bytes: usize) -> usize {
     of(&mut Produce::new(Load { records, value_bytes }, group)).0 / group
 }
 
-/// Beside the answer there is only the request's share of a block of the tail cache (two allocations for 64 KiB of log).
+/// Beside the answer there is only the request's share of a block of the tail cache: two allocations for 64 KiB of log.
 /// Writes of more than four requests spill the lists of the plan and of the answers.
 #[test]
 fn a_produce_of_one_batch_allocates_its_answer_and_less_than_once_beside_it() {
