@@ -4,31 +4,16 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
+use oncilla_paths::fetch::{PARTITIONS, answers, topic_at};
 use oncilla_shards::code::ErrorCode;
-use oncilla_shards::ids::{Offset, TopicId};
-use oncilla_shards::wire::TopicRef;
-use oncilla_shards::wire::fetch::{FetchAnswer, FetchPartitionAnswer, encode};
-use smallvec::smallvec;
+use oncilla_shards::wire::fetch::{FetchAnswer, encode};
 
-const PARTITIONS: i32 = 10;
 const RECORDS_BYTES: usize = 64 << 10;
-
-fn partitions(topic: &TopicRef, records: &Bytes) -> Vec<FetchPartitionAnswer> {
-    (0..PARTITIONS)
-        .map(|index| FetchPartitionAnswer {
-            high_watermark: Offset(1000),
-            last_stable_offset: Offset(1000),
-            log_start_offset: Offset(0),
-            records: smallvec![records.clone()],
-            ..FetchPartitionAnswer::refused(topic.clone(), index, ErrorCode::None)
-        })
-        .collect()
-}
 
 fn fetch_encode(c: &mut Criterion) {
     let records = Bytes::from(vec![7; RECORDS_BYTES]);
-    for (version, topic) in [(12i16, TopicRef::Name("orders-eu1".into())), (18, TopicRef::Id(TopicId(7)))] {
-        let partitions = partitions(&topic, &records);
+    for version in [12i16, 18] {
+        let partitions = answers(&topic_at(version), &records);
         let answer = FetchAnswer {
             throttle_time_ms: 0,
             code: ErrorCode::None,

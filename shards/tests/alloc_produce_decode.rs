@@ -40,8 +40,12 @@ fn allocations<T>(work: impl FnOnce() -> T) -> (usize, T) {
     (ALLOCATIONS.with(Cell::get) - before, result)
 }
 
-/// A frame as a connection cuts it from its read buffer.
+/// A frame as a connection cuts it from its read buffer: so many topics of one partition.
 fn frame(version: i16, topics: u8) -> Bytes {
+    frame_of(version, topics, 1)
+}
+
+fn frame_of(version: i16, topics: u8, partitions: u8) -> Bytes {
     let mut buffer = BytesMut::with_capacity(4096);
     buffer.put_i16(0);
     buffer.put_i16(version);
@@ -59,11 +63,14 @@ fn frame(version: i16, topics: u8) -> Bytes {
         } else {
             buffer.put_slice(&[6, b't', b'o', b'p', b'i', b'c']);
         }
-        buffer.put_u8(2);
-        buffer.put_i32(0);
-        buffer.put_u8(101);
-        buffer.put_bytes(7, 100);
-        buffer.put_slice(&[0, 0]);
+        buffer.put_u8(partitions + 1);
+        for index in 0..partitions {
+            buffer.put_i32(i32::from(index));
+            buffer.put_u8(101);
+            buffer.put_bytes(7, 100);
+            buffer.put_u8(0);
+        }
+        buffer.put_u8(0);
     }
     buffer.put_u8(0);
     let length = buffer.len();
@@ -92,6 +99,13 @@ fn the_counter_counts_more_partitions_than_fit_inline() {
     let (count, request) = allocations(|| decode(frame));
     assert_eq!(request.partitions.len(), 2);
     assert!(count > 0, "two partitions do not fit inline, so the counter must have seen something");
+}
+
+#[test]
+fn the_partitions_of_a_topic_get_their_memory_at_once() {
+    let frame = frame_of(13, 1, 16);
+    let (count, request) = allocations(|| decode(frame));
+    assert_eq!((count, request.partitions.len()), (1, 16));
 }
 
 #[test]

@@ -13,13 +13,18 @@ need_system() {
     wanted+=("${pair##*:}")
   done
   python3 -c 'import ensurepip' 2> /dev/null || wanted+=(python3-venv)
-  [ ${#wanted[@]} -eq 0 ] && return 0
-  echo "installing ${wanted[*]}"
+  [ ${#wanted[@]} -eq 0 ] || apt_install "${wanted[@]}"
+}
+
+apt_install() { # PACKAGE...
+  echo "installing $*"
   local sudo=
   [ "$(id -u)" -eq 0 ] || sudo=sudo
   $sudo apt-get update -q > /dev/null
-  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "${wanted[@]}" > /dev/null
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -qy --no-install-recommends "$@" > /dev/null
 }
+
+need_valgrind() { command -v valgrind > /dev/null || apt_install valgrind; }
 
 need_python() {
   cmp -s tests/lib/requirements.txt "$venv/.installed" && return 0

@@ -29,6 +29,8 @@ pub(super) const RACK_FROM: i16 = 11;
 const LAST_EPOCH_FROM: i16 = 12;
 /// First version that tells the replica's id in a tag instead of a field.
 const REPLICA_STATE_FROM: i16 = 15;
+/// What a partition takes at least in any version: a count that claims more is not believed.
+const PARTITION_BYTES_MIN: usize = 16;
 /// Tag of the cluster id.
 const CLUSTER_ID_TAG: u32 = 0;
 /// Tag of the replica state.
@@ -118,7 +120,9 @@ pub fn decode(version: i16, body: &Bytes) -> Result<FetchRequest, WireError> {
     };
     for _ in 0..reader.count()? {
         let topic = TopicRef::read(&mut reader, body, version >= TOPIC_IDS_FROM)?;
-        for _ in 0..reader.count()? {
+        let count = reader.count()?;
+        request.partitions.reserve(count.min(reader.left() / PARTITION_BYTES_MIN));
+        for _ in 0..count {
             let partition = read_partition(&mut reader, version, &topic)?;
             request.partitions.push(partition);
         }

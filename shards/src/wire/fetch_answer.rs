@@ -118,6 +118,7 @@ pub fn encode(version: i16, answer: &FetchAnswer<'_>) -> Body {
     debug_assert!(apis::is_served(apis::FETCH, version));
     let flexible = apis::is_flexible(apis::FETCH, version);
     let mut writer = Writer::new(flexible, 32 + answer.partitions.iter().map(copied_bytes).sum::<usize>());
+    writer.reserve_payloads(answer.partitions.iter().map(referenced_payloads).sum());
     writer.i32(answer.throttle_time_ms);
     if version >= SESSIONS_FROM {
         writer.i16(answer.code.wire());
@@ -185,4 +186,8 @@ fn write_partition_tags(writer: &mut Writer, version: i16, partition: &FetchPart
 fn copied_bytes(partition: &FetchPartitionAnswer) -> usize {
     let records = partition.records.iter().map(Bytes::len).filter(|&bytes| bytes < PAYLOAD_COPIED_BYTES_MAX);
     PARTITION_BYTES + ABORTED_BYTES * partition.aborted.as_ref().map_or(0, Vec::len) + records.sum::<usize>()
+}
+
+fn referenced_payloads(partition: &FetchPartitionAnswer) -> usize {
+    partition.records.iter().filter(|records| records.len() >= PAYLOAD_COPIED_BYTES_MAX).count()
 }

@@ -13,6 +13,7 @@ use super::apis;
 use super::error::{WireError, WireFault};
 use super::reader::{Reader, share, share_text};
 use super::types::TopicRef;
+use crate::limits::BATCH_HEADER_BYTES;
 
 /// First version that names topics by id.
 pub(super) const TOPIC_IDS_FROM: i16 = 13;
@@ -73,6 +74,8 @@ fn read_partitions(
     partitions: &mut SmallVec<[ProducePartition; 1]>,
 ) -> Result<(), WireError> {
     let count = reader.count()?;
+    // Whoever claims more partitions than there can be batches gets their memory as they come.
+    partitions.reserve(count.min(reader.left() / BATCH_HEADER_BYTES));
     for _ in 1..count {
         let partition = read_partition(reader, body, topic.clone())?;
         partitions.push(partition);

@@ -125,6 +125,13 @@ impl Writer {
         Self { fields, chunks: SmallVec::new(), chunks_bytes: 0, flexible }
     }
 
+    /// Makes room for so many payloads that are referenced, each with the fields before it, and for the fields behind
+    /// the last; it only spares growing.
+    pub fn reserve_payloads(&mut self, payloads: usize) {
+        // One more for the frame's start.
+        self.chunks.reserve(2 * payloads + 2);
+    }
+
     /// A signed byte.
     pub fn i8(&mut self, value: i8) {
         self.fields.put_i8(value);
