@@ -1,6 +1,8 @@
 //! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
 
 mod floor;
+mod machine;
+mod report;
 mod result;
 
 use std::path::PathBuf;
@@ -28,15 +30,21 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make a page of Markdown with plots of runs that were written with `--json`.
+    Report(report::Options),
 }
 
 fn main() -> anyhow::Result<()> {
-    let Command::Floor { dir, count, json } = Args::parse().command;
-    let rows = floor::measure(&dir, count)?;
-    if json {
-        println!("{}", floor::as_json(&rows));
-    } else {
-        print!("{}", floor::as_table(&rows));
+    match Args::parse().command {
+        Command::Floor { dir, count, json } => {
+            let rows = floor::measure(&dir, count)?;
+            if json {
+                println!("{}", floor::as_json(&rows));
+            } else {
+                print!("{}", floor::as_table(&rows));
+            }
+        }
+        Command::Report(options) => println!("{}", report::run(&options)?.display()),
     }
     Ok(())
 }
