@@ -70,7 +70,7 @@ impl Drop for Block {
 }
 
 fn durable_writes(dir: &Path, count: u32) -> Result<Histogram<u64>> {
-    let path = dir.join("oncilla-perf-floor");
+    let path = dir.join(format!("oncilla-perf-floor-{}", std::process::id()));
     let measured = write_blocks(&path, count);
     // The measurement's own fault is worth more than one of the cleaning up.
     let removed = std::fs::remove_file(&path);

@@ -76,7 +76,7 @@ fn mount_of(mountinfo: &str, path: &Path) -> Option<Mount> {
     above.max_by_key(|mount| mount.point.len())
 }
 
-/// `36 35 98:0 /root /point rw,noatime master:1 - ext4 /dev/sda1 rw`: a varying number of fields stands before the dash.
+/// `36 35 98:0 /root /point rw master:1 - ext4 /dev/sda1 rw`: a varying number of fields stands before the dash.
 fn mount(line: &str) -> Option<Mount> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(2);
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn the_processor_is_named_by_its_model_or_its_part() {
-        let x86 = "processor\t: 0\nvendor_id\t: X\nmodel name\t: Some(R)  CPU @ 2.0GHz\nprocessor\t: 1\nmodel name\t: Z\n";
+        let x86 =
+            "processor\t: 0\nvendor_id\t: X\nmodel name\t: Some(R)  CPU @ 2.0GHz\nprocessor\t: 1\nmodel name\t: Z\n";
         assert_eq!(processor(x86), "Some(R) CPU @ 2.0GHz");
         let arm = "processor\t: 0\nBogoMIPS\t: 50.0\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n";
         assert_eq!(processor(arm), "implementer 0x41, part 0xd40");

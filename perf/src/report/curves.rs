@@ -69,7 +69,8 @@ fn percentiles(runs: &[Run], labels: &[String]) -> Result<Option<Plot>> {
     if series.is_empty() {
         return Ok(None);
     }
-    let x = Axis { title: "share of operations that took no longer".into(), scale: Scale::nines(most), label: axis::short };
+    let x =
+        Axis { title: "share of operations that took no longer".into(), scale: Scale::nines(most), label: axis::short };
     let y = Axis { title: "latency".into(), scale: Scale::log(heights(&series)), label: axis::nanos };
     Ok(Some(Plot { title: "Latency by percentile".into(), x, y, series }))
 }
@@ -79,7 +80,9 @@ fn over_time(runs: &[Run], labels: &[String], value: impl Fn(&Second) -> f64) ->
     let mut all = Vec::new();
     for (run, label) in runs.iter().zip(labels) {
         for quantity in run.quantities.iter().filter(|quantity| !quantity.by_second.is_empty()) {
-            let seconds = quantity.by_second.iter().enumerate();
+            // What ends after the measured part makes a last second that is not whole: it would look like a fault.
+            let whole = if run.seconds > 0.0 { run.seconds.ceil() as usize } else { usize::MAX };
+            let seconds = quantity.by_second.iter().take(whole).enumerate();
             let points = seconds.map(|(at, second)| (at as f64, value(second))).collect();
             all.push(Series { name: name_of(label, quantity), points });
         }
@@ -89,6 +92,7 @@ fn over_time(runs: &[Run], labels: &[String], value: impl Fn(&Second) -> f64) ->
 
 fn timed(title: &str, y: Axis, series: Vec<Series>) -> Plot {
     let last = series.iter().flat_map(|series| &series.points).map(|(x, _)| *x);
-    let x = Axis { title: "seconds since the measured part began".into(), scale: Scale::linear(last), label: axis::short };
+    let x =
+        Axis { title: "seconds since the measured part began".into(), scale: Scale::linear(last), label: axis::short };
     Plot { title: title.into(), x, y, series }
 }

@@ -43,7 +43,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<PathBuf> {
     let mut runs = options.runs.iter().map(|path| load(path)).collect::<Result<Vec<_>>>()?;
     if let Some(dir) = &options.floor {
-        add_floors(&mut runs, dir);
+        add_floors(&mut runs, dir, FLOOR_COUNT);
     }
     write(&runs, &options.out)
 }
@@ -68,8 +68,10 @@ pub fn parse(text: &str) -> Result<Run> {
     Ok(run)
 }
 
-fn add_floors(runs: &mut [Run], dir: &Path) {
-    let here = machine::describe(dir, FLOOR_COUNT);
+fn add_floors(runs: &mut [Run], dir: &Path, count: u32) {
+    let mut here = machine::describe(dir, count);
+    // Nobody is to think that they were measured while the runs went on.
+    here.floors_ns.iter_mut().for_each(|(name, _)| name.push_str(", when the report was made"));
     for run in runs {
         let machine = run.machine.get_or_insert_with(|| here.clone());
         if machine.floors_ns.is_empty() {
@@ -95,7 +97,7 @@ pub fn write(runs: &[Run], out: &Path) -> Result<PathBuf> {
     put(PAGE, &page)
 }
 
-/// Names of runs: target and client if there is more than one, the mode if there are several, numbers for what is alike.
+/// Names of runs: target and client if there is more than one, the mode if there are several, numbers for equals.
 fn labels(runs: &[Run]) -> Vec<String> {
     let differs = |of: fn(&Run) -> &String| runs.iter().any(|run| of(run) != of(&runs[0]));
     let (modes, clients) = (differs(|run| &run.mode), differs(|run| &run.client));

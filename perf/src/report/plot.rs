@@ -184,11 +184,14 @@ mod tests {
     #[test]
     fn it_is_well_formed_and_names_every_series() {
         let names = ["a <b> & \"c\"", "plain", "with\u{1}control", "nothing in it"];
-        let all = names.map(|name| series(name, if name.starts_with("nothing") { &[] } else { &[(0.5, 2e3), (0.9, 3e4)] }));
+        let all =
+            names.map(|name| series(name, if name.starts_with("nothing") { &[] } else { &[(0.5, 2e3), (0.9, 3e4)] }));
         let svg = plot(all.to_vec()).svg();
         let document = roxmltree::Document::parse(&svg).expect("it is well formed");
-        let texts: Vec<_> = document.descendants().filter(|n| n.has_tag_name("text")).filter_map(|n| n.text()).collect();
-        for name in ["a <b> & \"c\"", "plain", "with?control", "nothing in it", "share & more", "latency <ns>", "99.9%"] {
+        let texts: Vec<_> =
+            document.descendants().filter(|n| n.has_tag_name("text")).filter_map(|n| n.text()).collect();
+        for name in ["a <b> & \"c\"", "plain", "with?control", "nothing in it", "share & more", "latency <ns>", "99.9%"]
+        {
             assert!(texts.contains(&name), "{name} is not in {texts:?}");
         }
         let lines = document.descendants().filter(|n| n.attribute("stroke-linejoin").is_some()).count();

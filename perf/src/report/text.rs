@@ -13,6 +13,13 @@ use crate::result::{Machine, Quantity, Run};
 
 const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 
+/// What stands above the results.
+const RESULTS: &str = "## Results\n\nAt a rate, latencies count from the time at which an operation was due; at \
+                       saturation, from its begin.\n\n";
+
+/// What stands above the floors.
+const FLOORS: &str = "Floors of the machine: what a durable write and a round trip cost without a broker.\n\n";
+
 /// The whole report; `plots` are titles and files beside it.
 pub fn markdown(runs: &[Run], labels: &[String], plots: &[(String, &str)]) -> Result<String> {
     let mut out = String::from("# Measurements\n\n");
@@ -48,7 +55,10 @@ fn told(text: Option<&String>) -> String {
 
 /// Who was measured by whom.
 fn sides(out: &mut String, runs: &[Run], labels: &[String]) {
-    head(out, &["run", "mode", "target", "its version", "an acknowledgement means", "client", "began (UTC)", "seconds"]);
+    head(
+        out,
+        &["run", "mode", "target", "its version", "an acknowledgement means", "client", "began (UTC)", "seconds"],
+    );
     for (run, label) in runs.iter().zip(labels) {
         let target = if run.target.name == run.target.bootstrap || run.target.name.is_empty() {
             run.target.bootstrap.clone()
@@ -73,7 +83,7 @@ fn sides(out: &mut String, runs: &[Run], labels: &[String]) {
 }
 
 fn results(out: &mut String, runs: &[Run], labels: &[String]) -> Result<()> {
-    out.push_str("## Results\n\nLatencies count from the time at which an operation was due.\n\n");
+    out.push_str(RESULTS);
     let mut names = vec!["run: operation", "done", "failed", "per second", "MB/s"];
     names.extend(PERCENTILES.map(|(name, _)| name));
     names.push("max");
@@ -137,7 +147,7 @@ fn machines(out: &mut String, runs: &[Run], labels: &[String]) {
         }
     }
     for (machine, users) in &seen {
-        let _ = writeln!(out, "{}:\n", users.join(", "));
+        let _ = writeln!(out, "{}:\n", users.join("; "));
         head(out, &["", ""]);
         let pairs = [
             ("processor", machine.processor.clone()),
@@ -153,34 +163,42 @@ fn machines(out: &mut String, runs: &[Run], labels: &[String]) {
         out.push('\n');
     }
     if !without.is_empty() {
-        let _ = writeln!(out, "{}: not told.\n", without.join(", "));
+        let _ = writeln!(out, "{}: not told.\n", without.join("; "));
     }
     floors(out, runs, labels);
 }
 
 /// Floors are measured anew beside each run and differ a little; the rest tells whether it is the same machine.
 fn same(a: &Machine, b: &Machine) -> bool {
-    let plain = |machine: &Machine| Machine { floors_ns: Vec::new(), ..machine.clone() };
-    let key = |machine: &Machine| {
-        let m = plain(machine);
-        (m.processor, m.cores, m.memory_bytes, m.kernel, m.clock_source, m.disk)
+    let key = |m: &Machine| {
+        let texts = [&m.processor, &m.kernel, &m.clock_source, &m.disk].map(String::clone);
+        (texts, m.cores, m.memory_bytes)
     };
     key(a) == key(b)
 }
 
+/// Runs that were told the same floors share a table.
 fn floors(out: &mut String, runs: &[Run], labels: &[String]) {
-    let mut any = false;
+    let mut seen: Vec<(&[(String, f64)], Vec<&str>)> = Vec::new();
     for (run, label) in runs.iter().zip(labels) {
-        for (name, value) in run.machine.iter().flat_map(|machine| &machine.floors_ns) {
-            if !any {
-                out.push_str("Floors measured beside the runs: what one durable write and one round trip cost without any broker.\n\n");
-                head(out, &["run", "floor", "time"]);
-                any = true;
-            }
-            row(out, &[label.clone(), name.clone(), nanos(*value)]);
+        let told = run.machine.as_ref().map_or(&[][..], |machine| &machine.floors_ns);
+        match seen.iter_mut().find(|(known, _)| *known == told) {
+            Some((_, users)) => users.push(label),
+            None => seen.push((told, vec![label])),
         }
     }
-    out.push_str(if any { "\n" } else { "No floors were measured beside the runs.\n\n" });
+    out.push_str(FLOORS);
+    for (told, users) in seen {
+        let users = users.join("; ");
+        if told.is_empty() {
+            let _ = writeln!(out, "{users}: no floors were measured.\n");
+            continue;
+        }
+        let _ = writeln!(out, "{users}:\n");
+        head(out, &["floor", "time"]);
+        told.iter().for_each(|(name, value)| row(out, &[name.clone(), nanos(*value)]));
+        out.push('\n');
+    }
 }
 
 fn options(out: &mut String, runs: &[Run], labels: &[String]) {
@@ -200,7 +218,7 @@ fn options(out: &mut String, runs: &[Run], labels: &[String]) {
 fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
     let (mut year, mut day) = (1970_u64, seconds / 86_400);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     while day >= 365 + u64::from(leap(year)) {
         day -= 365 + u64::from(leap(year));
         year += 1;
