@@ -1,9 +1,12 @@
 //! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
 
+mod compare;
 mod floor;
+mod foreign;
 mod machine;
 mod report;
 mod result;
+mod started;
 
 use std::path::PathBuf;
 
@@ -32,6 +35,10 @@ enum Command {
     },
     /// Make a page of Markdown with plots of runs that were written with `--json`.
     Report(report::Options),
+    /// Run a mode against two brokers in turns and print medians, spreads and ratios.
+    Compare(compare::Options),
+    /// Run a workload through the official Java client or librdkafka; the result is the same JSON.
+    Foreign(foreign::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -45,6 +52,8 @@ fn main() -> anyhow::Result<()> {
             }
         }
         Command::Report(options) => println!("{}", report::run(&options)?.display()),
+        Command::Compare(options) => print!("{}", compare::run(&options)?),
+        Command::Foreign(options) => foreign::run(&options)?,
     }
     Ok(())
 }
