@@ -178,10 +178,15 @@ fn measured(options: &Options, told: &serde_json::Value, scratch: &Path) -> Resu
     Ok(Measured { client_version, seconds: f64::from(options.seconds), quantities, failed })
 }
 
+fn has_client(jars: &Path) -> bool {
+    let names = fs::read_dir(jars).into_iter().flatten().flatten().map(|file| file.file_name());
+    names.into_iter().any(|name| name.to_string_lossy().starts_with("kafka-clients-"))
+}
+
 fn java(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measured> {
     let jars = options.jars();
     ensure!(
-        fs::read_dir(&jars).is_ok_and(|mut files| files.next().is_some()),
+        has_client(&jars),
         "{} has no jars of Kafka's client: --jars names their directory (tests/peer/kafka-peer jars fetches them)",
         jars.display()
     );

@@ -177,19 +177,22 @@ fn same(a: &Machine, b: &Machine) -> bool {
     key(a) == key(b)
 }
 
+fn floors_of(run: &Run) -> &[(String, f64)] {
+    run.machine.as_ref().map_or(&[], |machine| &machine.floors_ns)
+}
+
 /// Runs that were told the same floors share a table.
 fn floors(out: &mut String, runs: &[Run], labels: &[String]) {
-    let mut seen: Vec<(&[(String, f64)], Vec<&str>)> = Vec::new();
+    let mut seen: Vec<(&Run, Vec<&str>)> = Vec::new();
     for (run, label) in runs.iter().zip(labels) {
-        let told = run.machine.as_ref().map_or(&[][..], |machine| &machine.floors_ns);
-        match seen.iter_mut().find(|(known, _)| *known == told) {
+        match seen.iter_mut().find(|(known, _)| floors_of(known) == floors_of(run)) {
             Some((_, users)) => users.push(label),
-            None => seen.push((told, vec![label])),
+            None => seen.push((run, vec![label])),
         }
     }
     out.push_str(FLOORS);
-    for (told, users) in seen {
-        let users = users.join("; ");
+    for (run, users) in seen {
+        let (told, users) = (floors_of(run), users.join("; "));
         if told.is_empty() {
             let _ = writeln!(out, "{users}: no floors were measured.\n");
             continue;
