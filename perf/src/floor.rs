@@ -70,7 +70,7 @@ impl Drop for Block {
 }
 
 fn durable_writes(dir: &Path, count: u32) -> Result<Histogram<u64>> {
-    let path = dir.join("oncilla-perf-floor");
+    let path = dir.join(format!("oncilla-perf-floor-{}", std::process::id()));
     let measured = write_blocks(&path, count);
     // The measurement's own fault is worth more than one of the cleaning up.
     let removed = std::fs::remove_file(&path);
@@ -168,6 +168,15 @@ pub fn as_json(rows: &[Row]) -> serde_json::Value {
     serde_json::Value::Object(rows.iter().map(row).collect())
 }
 
+/// The same in nanoseconds, with the percentile in the name, for the description of a machine.
+pub fn as_nanos(rows: &[Row]) -> Vec<(String, f64)> {
+    let cells = |row: &Row| {
+        let name = row.name;
+        PERCENTILES.map(|(percentile, at)| (format!("{name} {percentile}"), row.nanos.value_at_percentile(at) as f64))
+    };
+    rows.iter().flat_map(cells).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +189,9 @@ mod tests {
         let json = as_json(&rows);
         assert!(json["durable 4 KiB write"]["p99.9"].as_f64().unwrap() > 0.0, "{json}");
         assert_eq!(as_table(&rows).lines().count(), 2 + rows.len());
+        let (name, nanos) = &as_nanos(&rows)[3];
+        assert_eq!(name, "durable 4 KiB write p99.9");
+        assert!((nanos / 1000.0 - micros(&rows[0], 99.9)).abs() < 1e-6, "{nanos}");
     }
 
     #[test]

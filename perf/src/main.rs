@@ -1,7 +1,12 @@
 //! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
 
+mod compare;
 mod floor;
+mod foreign;
+mod machine;
+mod report;
 mod result;
+mod started;
 
 use std::path::PathBuf;
 
@@ -28,15 +33,27 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Make a page of Markdown with plots of runs that were written with `--json`.
+    Report(report::Options),
+    /// Run a mode against two brokers in turns and print medians, spreads and ratios.
+    Compare(compare::Options),
+    /// Run a workload through the official Java client or librdkafka; the result is the same JSON.
+    Foreign(foreign::Options),
 }
 
 fn main() -> anyhow::Result<()> {
-    let Command::Floor { dir, count, json } = Args::parse().command;
-    let rows = floor::measure(&dir, count)?;
-    if json {
-        println!("{}", floor::as_json(&rows));
-    } else {
-        print!("{}", floor::as_table(&rows));
+    match Args::parse().command {
+        Command::Floor { dir, count, json } => {
+            let rows = floor::measure(&dir, count)?;
+            if json {
+                println!("{}", floor::as_json(&rows));
+            } else {
+                print!("{}", floor::as_table(&rows));
+            }
+        }
+        Command::Report(options) => println!("{}", report::run(&options)?.display()),
+        Command::Compare(options) => print!("{}", compare::run(&options)?),
+        Command::Foreign(options) => foreign::run(&options)?,
     }
     Ok(())
 }
