@@ -1,14 +1,21 @@
-//! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
+//! `oncilla-perf`: load for a Kafka-compatible broker and what comes of it, beside what this machine can do at best.
+//!
+//! Exit codes: 0 done, 1 not done or not as it should be, 2 wrong arguments.
 
 mod floor;
+mod load;
+mod modes;
+mod progress;
 mod result;
+mod target;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about, version)]
+#[command(about, version, arg_required_else_help = true, max_term_width = 100)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -28,11 +35,26 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    #[command(flatten)]
+    Load(modes::Mode),
 }
 
-fn main() -> anyhow::Result<()> {
-    let Command::Floor { dir, count, json } = Args::parse().command;
-    let rows = floor::measure(&dir, count)?;
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Floor { dir, count, json } => floor(&dir, count, json),
+        Command::Load(mode) => mode.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("oncilla-perf: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn floor(dir: &std::path::Path, count: u32, json: bool) -> anyhow::Result<()> {
+    let rows = floor::measure(dir, count)?;
     if json {
         println!("{}", floor::as_json(&rows));
     } else {

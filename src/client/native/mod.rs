@@ -31,12 +31,12 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oncilla_shards::client::{ClientFailure, Machine, NewRecord, OpId, Reason, Written};
+use oncilla_shards::client::{Machine, NewRecord, OpId};
 use oncilla_shards::ids::TimestampMs;
 use tokio::sync::oneshot;
 
 pub use builder::ProducerBuilder;
-pub use oncilla_shards::client::{GroupMember, Next, OffsetToCommit, SendError};
+pub use oncilla_shards::client::{ClientFailure, GroupMember, Next, OffsetToCommit, Reason, SendError, Written};
 
 use driver::{Shared, State, Waiting};
 
