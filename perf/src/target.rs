@@ -50,7 +50,7 @@ impl Target {
 
     /// The topic, which has to be there.
     pub fn known(&self, name: &str) -> anyhow::Result<Topic> {
-        let view = self.client()?.topic(name, false).with_context(|| format!("topic {name} cannot be used"))?;
+        let view = self.client()?.topic(name, false)?;
         Ok(Topic { name: view.name, partitions: i32::try_from(view.partitions.len())? })
     }
 

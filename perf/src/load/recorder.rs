@@ -37,8 +37,8 @@ impl Window {
     /// So many seconds after a warm-up that begins now.
     pub fn after(now_ns: u64, warmup_seconds: f64, seconds: f64) -> Self {
         let ns = |seconds: f64| (seconds * SECOND_NS as f64) as u64;
-        let begin_ns = now_ns + ns(warmup_seconds);
-        Self { begin_ns, end_ns: begin_ns + ns(seconds) }
+        let begin_ns = now_ns.saturating_add(ns(warmup_seconds));
+        Self { begin_ns, end_ns: begin_ns.saturating_add(ns(seconds)) }
     }
 
     pub fn contains(&self, at_ns: u64) -> bool {
@@ -107,6 +107,11 @@ impl Recorder {
 
     /// An operation that was to begin at `intended_ns` has ended.
     pub fn done(&self, intended_ns: u64, now_ns: u64, bytes: u64) {
+        self.phase_done(intended_ns, intended_ns, now_ns, bytes);
+    }
+
+    /// A phase of an operation has ended, which counts from its own begin.
+    pub fn phase_done(&self, intended_ns: u64, from_ns: u64, now_ns: u64, bytes: u64) {
         if !self.window.contains(intended_ns) {
             return;
         }
@@ -120,7 +125,7 @@ impl Recorder {
             state.full.push(full);
         }
         state.open.bytes += bytes;
-        state.open.latency.saturating_record(now_ns.saturating_sub(intended_ns).max(1));
+        state.open.latency.saturating_record(now_ns.saturating_sub(from_ns).max(1));
     }
 
     /// An operation has failed. Failures of the warm-up are told too, and counted apart.
@@ -281,6 +286,15 @@ mod tests {
         let measured = recorder.finish(9 * SECOND_NS);
         assert!((measured.seconds - 8.0).abs() < 1e-9, "{}", measured.seconds);
         assert_eq!(measured.quantity.by_second.len(), 9);
+    }
+
+    #[test]
+    fn a_phase_counts_from_its_begin_and_belongs_where_its_operation_does() {
+        let recorder = recorder();
+        recorder.phase_done(3 * SECOND_NS, 5 * SECOND_NS, 5 * SECOND_NS + 2 * MS, 0);
+        recorder.phase_done(4 * SECOND_NS, 4 * SECOND_NS, 5 * SECOND_NS, 0);
+        let latencies = recorder.finish(9 * SECOND_NS).total;
+        assert_eq!((latencies.len(), latencies.max() / MS), (1, 2));
     }
 
     #[test]

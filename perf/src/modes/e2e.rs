@@ -2,7 +2,8 @@
 //! that has it, and whether each record arrived once and in the order of its partition.
 //!
 //! With `--transactional N` each transaction has N records, and the producer commits between two records: the schedule
-//! goes on meanwhile. Then a record has to arrive if its transaction was committed, and must not if it was aborted.
+//! goes on meanwhile, and `commit` is the call alone. Then a record has to arrive if its transaction was committed, and
+//! must not if it was aborted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -250,14 +251,15 @@ impl Running<'_> {
     /// Commits the transaction of these records; aborts it if that cannot be.
     fn end(&self, producer: &Producer, first: u64, next: u64) -> anyhow::Result<()> {
         let runtime = self.session.threads.handle(0);
+        let intended_ns = self.ledger.schedule.at_ns(next - 1);
         let began_ns = self.session.clock.now_ns();
         let Err(failure) = runtime.block_on(producer.commit_transaction()) else {
-            self.commit.done(began_ns, self.session.clock.now_ns(), 0);
+            self.commit.phase_done(intended_ns, began_ns, self.session.clock.now_ns(), 0);
             let mut check = self.ledger.check();
             (first..next).for_each(|number| check.acknowledged(number));
             return Ok(());
         };
-        self.commit.failed(began_ns, || failure.to_string());
+        self.commit.failed(intended_ns, || failure.to_string());
         if failure.next != Next::Abort {
             return Err(failure.into());
         }

@@ -162,9 +162,9 @@ impl One<'_> {
         let bytes = session.common.record_bytes as u64 * u64::from(args.records_per_txn);
         let mut abort = aborts(turn, args.abort_ratio);
         match sent {
-            Ok(()) => phases.send.done(began_ns, sent_ns, bytes),
+            Ok(()) => phases.send.phase_done(intended_ns, began_ns, sent_ns, bytes),
             Err(error) => {
-                phases.send.failed(began_ns, || format!("{error:#}"));
+                phases.send.failed(intended_ns, || format!("{error:#}"));
                 abort = true;
             }
         }
@@ -172,12 +172,12 @@ impl One<'_> {
             match runtime.block_on(self.producer.commit_transaction()) {
                 Ok(()) => {
                     let now_ns = clock.now_ns();
-                    phases.commit.done(sent_ns, now_ns, 0);
+                    phases.commit.phase_done(intended_ns, sent_ns, now_ns, 0);
                     phases.whole.done(intended_ns, now_ns, bytes);
                     return Ok(());
                 }
                 Err(failure) => {
-                    phases.commit.failed(sent_ns, || failure.to_string());
+                    phases.commit.failed(intended_ns, || failure.to_string());
                     phases.whole.failed(intended_ns, || failure.to_string());
                     if failure.next != Next::Abort {
                         return Err(failure.into());
@@ -189,14 +189,14 @@ impl One<'_> {
         match runtime.block_on(self.producer.abort_transaction()) {
             Ok(()) => {
                 let now_ns = clock.now_ns();
-                phases.abort.done(aborted_ns, now_ns, 0);
+                phases.abort.phase_done(intended_ns, aborted_ns, now_ns, 0);
                 if aborts(turn, args.abort_ratio) {
                     phases.whole.done(intended_ns, now_ns, bytes);
                 }
                 Ok(())
             }
             Err(failure) => {
-                phases.abort.failed(aborted_ns, || failure.to_string());
+                phases.abort.failed(intended_ns, || failure.to_string());
                 Err(failure.into())
             }
         }
