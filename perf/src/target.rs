@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use oncilla::client::isolation::Isolation;
+use oncilla::client::offsets::LATEST;
 use oncilla::client::{Client, ClientError};
 use oncilla_shards::code::ErrorCode;
 
@@ -77,17 +79,17 @@ impl Target {
     }
 }
 
+/// Waits until each partition serves: a node may be named as the leader before it knows that it is.
 fn await_leaders(client: &mut Client, name: &str, partitions: i32) -> anyhow::Result<()> {
     let until = Instant::now() + LEADERS_WAIT;
     loop {
-        let why = match client.topic(name, false) {
-            Ok(view) => {
-                let led = view.partitions.iter().filter(|one| one.leader >= 0 && one.error == 0).count();
-                if usize::try_from(partitions) == Ok(led) {
-                    return Ok(());
-                }
-                format!("{led} of {partitions} partitions have a leader")
-            }
+        let served = client
+            .topic(name, false)
+            .and_then(|view| client.offsets_at(&view, |_| true, LATEST, Isolation::Uncommitted))
+            .map(|ends| ends.len());
+        let why = match served {
+            Ok(count) if usize::try_from(partitions) == Ok(count) => return Ok(()),
+            Ok(count) => format!("{count} of {partitions} partitions are known"),
             Err(error) if error.is_retriable() => error.to_string(),
             Err(error) => return Err(error.into()),
         };
