@@ -1,19 +1,26 @@
-//! `oncilla-perf`: what this machine can do at best, to hold the broker's figures against.
+//! `oncilla-perf`: load for a Kafka-compatible broker and what comes of it, beside what this machine can do at best.
+//!
+//! Exit codes: 0 done, 1 not done or not as it should be, 2 wrong arguments.
 
 mod compare;
 mod floor;
 mod foreign;
+mod load;
 mod machine;
+mod modes;
+mod progress;
 mod report;
 mod result;
 mod started;
+mod target;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about, version)]
+#[command(about, version, arg_required_else_help = true, max_term_width = 100)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -39,21 +46,33 @@ enum Command {
     Compare(compare::Options),
     /// Run a workload through the official Java client or librdkafka; the result is the same JSON.
     Foreign(foreign::Options),
+    #[command(flatten)]
+    Load(modes::Mode),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
-        Command::Floor { dir, count, json } => {
-            let rows = floor::measure(&dir, count)?;
-            if json {
-                println!("{}", floor::as_json(&rows));
-            } else {
-                print!("{}", floor::as_table(&rows));
-            }
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Floor { dir, count, json } => floor(&dir, count, json),
+        Command::Report(options) => report::run(&options).map(|page| println!("{}", page.display())),
+        Command::Compare(options) => compare::run(&options).map(|table| print!("{table}")),
+        Command::Foreign(options) => foreign::run(&options),
+        Command::Load(mode) => mode.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("oncilla-perf: {error:#}");
+            ExitCode::FAILURE
         }
-        Command::Report(options) => println!("{}", report::run(&options)?.display()),
-        Command::Compare(options) => print!("{}", compare::run(&options)?),
-        Command::Foreign(options) => foreign::run(&options)?,
+    }
+}
+
+fn floor(dir: &std::path::Path, count: u32, json: bool) -> anyhow::Result<()> {
+    let rows = floor::measure(dir, count)?;
+    if json {
+        println!("{}", floor::as_json(&rows));
+    } else {
+        print!("{}", floor::as_table(&rows));
     }
     Ok(())
 }

@@ -56,6 +56,12 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Asks again which versions the node speaks: whether it still answers here.
+    pub fn ping(&mut self) -> Result<(), ClientError> {
+        let answer = self.call(&ApiVersionsRequest::default(), 0)?;
+        super::accepted(answer.error_code, None, || format!("ApiVersions of {}", self.address))
+    }
+
     /// Sends a request and reads its answer.
     pub fn call<R: Request>(&mut self, request: &R, version_max: i16) -> Result<R::Response, ClientError> {
         let version = self.send(request, version_max)?;

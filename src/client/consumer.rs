@@ -126,6 +126,18 @@ impl Consumer {
         &self.positions
     }
 
+    /// Gives up all partitions but these: others may read the rest.
+    pub fn keep(&mut self, kept: impl Fn(i32) -> bool) {
+        self.positions.retain(|index, _| kept(*index));
+    }
+
+    /// Goes on at this offset.
+    pub fn seek(&mut self, partition: i32, offset: i64) {
+        if let Some(position) = self.positions.get_mut(&partition) {
+            *position = offset;
+        }
+    }
+
     /// Goes on where a group has committed, in the partitions in which it has.
     pub fn resume(&mut self, group: &str) -> Result<(), ClientError> {
         let committed = self.client.committed(group)?;
@@ -170,7 +182,10 @@ impl Consumer {
         Ok(records)
     }
 
-    fn by_leader(&self) -> BTreeMap<i32, Vec<i32>> {
+    /// Its partitions by the node that leads them. One consumer asks one node after the other; who wants them asked at
+    /// the same time takes one for each.
+    #[must_use]
+    pub fn by_leader(&self) -> BTreeMap<i32, Vec<i32>> {
         let mut all: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for partition in self.topic.partitions.iter().filter(|known| self.positions.contains_key(&known.index)) {
             all.entry(partition.leader).or_default().push(partition.index);

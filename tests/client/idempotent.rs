@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use oncilla::client::native::{Delivery, Producer, Record};
+use oncilla::client::native::{ClientFailure, Delivery, Outcomes, Place, Producer, Record};
 
 use crate::broker::Broker;
 use crate::proxy::seeds;
@@ -157,4 +157,57 @@ fn nothing_hangs_without_a_broker() {
         drop(producer);
         assert!(third.await.is_err(), "a dropped producer tells every record");
     });
+}
+
+/// Notes outcomes, and sends a further record from within each of the first ones.
+#[derive(Default)]
+struct Noted {
+    places: Mutex<BTreeMap<u64, Result<Place, ClientFailure>>>,
+    again: Mutex<Option<(Producer, Arc<Self>)>>,
+}
+
+const FIRST: u64 = 50;
+
+impl Outcomes for Noted {
+    fn outcome(&self, token: u64, outcome: Result<Place, ClientFailure>) {
+        if token < FIRST
+            && let Some((producer, this)) = &*self.again.lock().expect("no panic")
+        {
+            let noted: Arc<dyn Outcomes> = this.clone();
+            let record = Record::to("told").partition(0).value(format!("{:03}", token + FIRST));
+            producer.send_to(&record, token + FIRST, &noted).expect("a producer can be called from an outcome");
+        }
+        assert!(self.places.lock().expect("no panic").insert(token, outcome).is_none(), "{token} is told once");
+    }
+}
+
+#[test]
+fn outcomes_that_are_told_carry_their_token_and_may_send_more() {
+    let broker = Broker::start();
+    broker.client().create_topic("told", 1, 1, &[]).expect("the topic is made");
+    let noted = Arc::new(Noted::default());
+    runtime().block_on(async {
+        *noted.again.lock().expect("no panic") = Some((producer(&broker.address()), noted.clone()));
+        let outcomes: Arc<dyn Outcomes> = noted.clone();
+        let mut record = Record::to("told").partition(0);
+        for token in 0..FIRST {
+            record.value = Some(format!("{token:03}").into_bytes());
+            let again = noted.again.lock().expect("no panic");
+            again.as_ref().expect("just set").0.send_to(&record, token, &outcomes).expect("taken");
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while noted.places.lock().expect("no panic").len() < 2 * usize::try_from(FIRST).expect("few") {
+            assert!(std::time::Instant::now() < until, "{:?}", noted.places);
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let (producer, _) = noted.again.lock().expect("no panic").take().expect("it is there");
+        producer.close().await.expect("closed");
+    });
+    let log = committed(&mut broker.client(), "told");
+    let places = noted.places.lock().expect("no panic");
+    assert_eq!(log[&0].len(), places.len());
+    for (offset, value) in &log[&0] {
+        let place = places[&value.parse().expect("a token")].as_ref().expect("every record is delivered");
+        assert_eq!(place.offset, Some(*offset), "{value}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The task behind a producer: wakes when the machine wants, carries out what it decides, and brings events back.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::Place;
 use super::link::{Event, Link, Outgoing};
+use super::{Outcomes, Place};
 
 /// Events worked off before the machine is asked what follows from them.
 const EVENTS_TURN_MAX: usize = 64;
@@ -27,30 +28,56 @@ pub(super) struct Shared {
     began: Instant,
 }
 
-type Outcome = oneshot::Sender<Result<Place, ClientFailure>>;
+type Outcome = Result<Place, ClientFailure>;
+
+/// Who waits for the outcome of a record.
+pub(super) enum Waiting {
+    Awaited(oneshot::Sender<Outcome>),
+    Told(u64, Arc<dyn Outcomes>),
+}
+
+impl Waiting {
+    fn tell(self, outcome: Outcome) {
+        match self {
+            Self::Awaited(waiting) => {
+                let _ = waiting.send(outcome);
+            }
+            Self::Told(token, outcomes) => outcomes.outcome(token, outcome),
+        }
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Awaited(_) => f.write_str("Awaited"),
+            Self::Told(token, _) => write!(f, "Told({token})"),
+        }
+    }
+}
 
 /// Who waits for the outcome of which record. Numbers of records are dense, so a place in a queue finds them.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     /// Number of the record in front.
     first: u64,
-    waiting: VecDeque<Option<Outcome>>,
+    waiting: VecDeque<Option<Waiting>>,
 }
 
 impl Deliveries {
-    pub fn push(&mut self, id: RecordId, outcome: Outcome) {
+    pub fn push(&mut self, id: RecordId, waiting: Waiting) {
         assert_eq!(id.0, self.first + self.waiting.len() as u64, "records are numbered one by one");
-        self.waiting.push_back(Some(outcome));
+        self.waiting.push_back(Some(waiting));
     }
 
-    fn take(&mut self, id: RecordId) -> Option<Outcome> {
+    fn take(&mut self, id: RecordId) -> Option<Waiting> {
         let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
-        let outcome = self.waiting.get_mut(at)?.take();
+        let waiting = self.waiting.get_mut(at)?.take();
         while self.waiting.front().is_some_and(Option::is_none) {
             self.waiting.pop_front();
             self.first += 1;
         }
-        outcome
+        waiting
     }
 }
 
@@ -95,8 +122,10 @@ impl Driver {
     pub async fn run(self) {
         let (sender, mut events) = unbounded_channel();
         let mut links = HashMap::new();
+        let mut told = Told::default();
         loop {
-            let (until, ended) = self.turn(&mut links, &sender);
+            let (until, ended) = self.turn(&mut links, &sender, &mut told);
+            told.tell(&self.shared.room);
             if ended {
                 return;
             }
@@ -136,11 +165,11 @@ impl Driver {
         &self,
         links: &mut HashMap<ConnectionId, UnboundedSender<Outgoing>>,
         events: &UnboundedSender<Event>,
+        told: &mut Told,
     ) -> (Option<u64>, bool) {
         let mut state = self.shared.state();
         let until_ms = state.machine.poll(self.shared.now_ms());
         let outputs = state.machine.take_outputs();
-        let mut freed = false;
         for output in outputs {
             match output {
                 Output::Send { connection, address, ticket, call, request } => {
@@ -151,27 +180,16 @@ impl Driver {
                 Output::Close(connection) => {
                     links.remove(&connection);
                 }
-                Output::Delivered { records, place } => {
-                    freed = true;
-                    state.delivered(&records, &place);
-                }
-                Output::Failed { records, failure } => {
-                    freed = true;
-                    state.failed(&records, &failure);
-                }
+                Output::Delivered { records, place } => state.delivered(&records, &place, &mut told.records),
+                Output::Failed { records, failure } => state.failed(&records, &failure, &mut told.records),
                 Output::Done { op, result } => {
                     if let Some(waiting) = state.ops.remove(&op) {
-                        let _ = waiting.send(result);
+                        told.ops.push((waiting, result));
                     }
                 }
             }
         }
-        let ended = state.ended;
-        drop(state);
-        if freed {
-            self.shared.room.notify_waiters();
-        }
-        (until_ms, ended)
+        (until_ms, state.ended)
     }
 
     fn open(
@@ -194,23 +212,48 @@ impl Driver {
     }
 }
 
+type OpResult = Result<(), ClientFailure>;
+
+/// What is to be told when the lock is free again, so that who is told can send the next record at once.
+#[derive(Default)]
+struct Told {
+    records: Vec<(Waiting, Outcome)>,
+    ops: Vec<(oneshot::Sender<OpResult>, OpResult)>,
+}
+
+impl Told {
+    fn tell(&mut self, room: &Notify) {
+        if !self.records.is_empty() {
+            room.notify_waiters();
+        }
+        for (waiting, outcome) in self.records.drain(..) {
+            waiting.tell(outcome);
+        }
+        // A flush ends when its records have been told.
+        for (waiting, result) in self.ops.drain(..) {
+            let _ = waiting.send(result);
+        }
+    }
+}
+
 impl State {
-    fn delivered(&mut self, records: &[RecordId], place: &Delivered) {
+    fn delivered(&mut self, records: &[RecordId], place: &Delivered, told: &mut Vec<(Waiting, Outcome)>) {
         for (at, id) in (0..).zip(records) {
             let Some(waiting) = self.deliveries.take(*id) else { continue };
-            let _ = waiting.send(Ok(Place {
+            let place = Place {
                 topic: place.topic.clone(),
                 partition: place.partition,
                 offset: place.base_offset.map(|base| base.plus(at).0),
                 timestamp_ms: place.timestamp.map(|at| at.0),
-            }));
+            };
+            told.push((waiting, Ok(place)));
         }
     }
 
-    fn failed(&mut self, records: &[RecordId], failure: &ClientFailure) {
+    fn failed(&mut self, records: &[RecordId], failure: &ClientFailure, told: &mut Vec<(Waiting, Outcome)>) {
         for id in records {
             if let Some(waiting) = self.deliveries.take(*id) {
-                let _ = waiting.send(Err(failure.clone()));
+                told.push((waiting, Err(failure.clone())));
             }
         }
     }

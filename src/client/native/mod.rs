@@ -31,14 +31,14 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oncilla_shards::client::{ClientFailure, Machine, NewRecord, OpId, Reason, Written};
+use oncilla_shards::client::{Machine, NewRecord, OpId};
 use oncilla_shards::ids::TimestampMs;
 use tokio::sync::oneshot;
 
 pub use builder::ProducerBuilder;
-pub use oncilla_shards::client::{GroupMember, Next, OffsetToCommit, SendError};
+pub use oncilla_shards::client::{ClientFailure, GroupMember, Next, OffsetToCommit, Reason, SendError, Written};
 
-use driver::{Shared, State};
+use driver::{Shared, State, Waiting};
 
 /// A record to be produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,6 +133,15 @@ impl Future for Delivery {
     }
 }
 
+/// Takes the outcomes of records that were sent by [`Producer::send_to`], each once.
+///
+/// It is called in the producer's task, as soon as an answer has been read: it has to be short, and may call the
+/// producer. Outcomes of records that are left when the runtime ends are not told.
+pub trait Outcomes: Send + Sync {
+    /// The outcome of the record with this token.
+    fn outcome(&self, token: u64, outcome: Result<Place, ClientFailure>);
+}
+
 fn gone() -> ClientFailure {
     ClientFailure { reason: Reason::Closed, written: Written::Unknown, next: Next::Close }
 }
@@ -162,6 +171,12 @@ impl Producer {
         self.try_send(&record)
     }
 
+    /// As [`Producer::send`], for those who send too much to await each record: nothing is allocated for the outcome,
+    /// and the record can be used again.
+    pub fn send_to(&self, record: &Record, token: u64, outcomes: &Arc<dyn Outcomes>) -> Result<(), SendError> {
+        self.take(record, Waiting::Told(token, outcomes.clone()))
+    }
+
     /// Takes a record when there is memory for it, for at most `max.block.ms`.
     pub async fn send_when_room(&self, record: Record) -> Result<Delivery, SendError> {
         match self.try_send(&record) {
@@ -185,17 +200,21 @@ impl Producer {
     }
 
     fn try_send(&self, record: &Record) -> Result<Delivery, SendError> {
-        let now_ms = self.shared.now_ms();
         let (sender, receiver) = oneshot::channel();
+        self.take(record, Waiting::Awaited(sender)).map(|()| Delivery(receiver))
+    }
+
+    fn take(&self, record: &Record, waiting: Waiting) -> Result<(), SendError> {
+        let now_ms = self.shared.now_ms();
         let mut state = self.shared.state();
         let id = record.with(|new| state.machine.send(now_ms, new))?;
-        state.deliveries.push(id, sender);
+        state.deliveries.push(id, waiting);
         let due = state.machine.is_due();
         drop(state);
         if due {
             self.shared.wake.notify_one();
         }
-        Ok(Delivery(receiver))
+        Ok(())
     }
 
     /// Waits until every record taken so far has its outcome; they go out without linger.
