@@ -20,7 +20,7 @@ use super::codec::serve;
 use super::transaction::{ask, code_at, identity, mismatched, partition};
 use super::{Answer, Request};
 use crate::ctx::Ctx;
-use crate::txn::join_all;
+use crate::rt::join_all;
 
 /// First version of brokers.
 const BROKERS_FROM: i16 = 4;

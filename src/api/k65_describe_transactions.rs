@@ -19,7 +19,7 @@ use super::codec::{serve, text};
 use super::transaction::{ask, mismatched};
 use super::{Answer, Request};
 use crate::ctx::Ctx;
-use crate::txn::join_all;
+use crate::rt::join_all;
 
 /// Topic that groups are told as partitions of.
 const OFFSETS_TOPIC: &str = "__consumer_offsets";

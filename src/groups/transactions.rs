@@ -14,6 +14,7 @@ use oncilla_shards::txn::{self as core, Add, AddBy, OffsetsHook, Request, Verify
 
 use super::{ask_here, submit};
 use crate::ctx::Ctx;
+use crate::rt::join_all;
 use crate::txn;
 
 /// A TxnOffsetCommit request.
@@ -80,6 +81,6 @@ pub async fn settle_transaction(ctx: &Rc<Ctx>, hook: OffsetsHook) -> Vec<(Arc<st
     ctx.txn.commits.revoke(&hook);
     let OffsetsHook { producer, outcome, version, groups, .. } = hook;
     let end = TxnEnd { producer, version, outcome };
-    let answers = txn::join_all(groups.iter().map(|group| submit(ctx, group, Ask::TxnEnd(end)))).await;
+    let answers = join_all(groups.iter().map(|group| submit(ctx, group, Ask::TxnEnd(end)))).await;
     groups.into_iter().zip(answers.into_iter().map(|answer| answer.err().unwrap_or(ErrorCode::None))).collect()
 }

@@ -20,11 +20,9 @@ mod settings;
 pub(crate) mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
@@ -50,7 +48,7 @@ pub use self::settings::settings;
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::disk::DiskError;
-use crate::rt::{OneshotReceiver, OneshotSender, now, now_ms, oneshot, sleep, spawn};
+use crate::rt::{OneshotReceiver, OneshotSender, join_all, now, now_ms, oneshot, sleep, spawn};
 use crate::slots;
 
 /// Pause before a partition asks again about an open transaction whose id is busy.
@@ -338,20 +336,4 @@ pub fn install(ctx: &Rc<Ctx>, before: &Image, image: &Arc<Image>) {
         ctx.txn.core.borrow_mut().set_settings(settings(&ctx.config, image));
     }
     step(ctx, |core, now, effects| core.set_places(image.clone(), now, effects));
-}
-
-/// What all of them give, in their order; they run beside each other.
-pub async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut open: Vec<Pin<Box<_>>> = futures.map(Box::pin).collect();
-    let mut results: Vec<Option<T>> = open.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, result) in open.iter_mut().zip(&mut results).filter(|(_, result)| result.is_none()) {
-            if let Poll::Ready(ready) = future.as_mut().poll(context) {
-                *result = Some(ready);
-            }
-        }
-        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.into_iter().map(|result| result.expect("all are ready")).collect()
 }

@@ -15,10 +15,10 @@ use oncilla_shards::ids::{PartitionKey, ProducerEpoch};
 use oncilla_shards::partition::EndMarker;
 use oncilla_shards::txn::{Adopt, Adopted};
 
-use super::{adopt, join_all};
+use super::adopt;
 use crate::ctx::Ctx;
 use crate::partitions::write_markers;
-use crate::rt::{oneshot, sleep, spawn};
+use crate::rt::{join_all, oneshot, sleep, spawn};
 
 /// Longest time for which a start waits.
 const RECONCILE_WAIT_MS: u64 = 5_000;
