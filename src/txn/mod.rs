@@ -36,7 +36,8 @@ use oncilla_shards::limits::TXN_PARK_MS;
 use oncilla_shards::partition::WaiterId;
 use oncilla_shards::slot::{owner, slot_of};
 use oncilla_shards::txn::{
-    Adopt, Adopted, Ask, Effect, Effects, Fence, ListFilter, Listing, Now, OpenTxn, Reply, Request, Transactions, TxnSettings,
+    Adopt, Adopted, Ask, Effect, Effects, Fence, ListFilter, Listing, Now, OpenTxn, Reply, Request, Transactions,
+    TxnSettings,
 };
 
 pub use self::add::{Begun, Early, begin_add};

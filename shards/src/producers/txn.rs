@@ -123,10 +123,7 @@ impl Producers {
 
     /// Transactions that began below `end`, oldest first: producer, its epoch, first offset here, last offset of the
     /// producer here. Without those in doubt.
-    pub fn open_below(
-        &self,
-        end: Offset,
-    ) -> impl Iterator<Item = (ProducerId, ProducerEpoch, Offset, Offset)> + '_ {
+    pub fn open_below(&self, end: Offset) -> impl Iterator<Item = (ProducerId, ProducerEpoch, Offset, Offset)> + '_ {
         let open = self.ongoing.range(..end).filter(|(_, ongoing)| !self.doubted.contains(&ongoing.producer_id));
         open.filter_map(|(first, ongoing)| {
             let entry = self.table.get(ongoing.producer_id)?;
