@@ -217,8 +217,8 @@ impl Shard {
         }
     }
 
-    /// Takes the next look at what is open for long, in some of the partitions behind `after`: what was open at the look
-    /// before this one, and the partition to go on behind, if there are more.
+    /// Takes the next look at what is open for long, in some of the partitions behind `after`: what was open at the
+    /// look before this one, and the partition to go on behind, if there are more.
     pub fn look(&mut self, after: Option<PartitionKey>) -> (Vec<OpenTxn>, Option<PartitionKey>) {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut found, mut last) = (Vec::new(), None);

@@ -5,8 +5,8 @@
 //! before its last look, all coordinators say whether they know it, and what none knows gets an abort marker.
 //! A transaction that a coordinator knows must never be hit, also while it is being added and while it ends:
 //! - Adds are decided before the write that they are for begins, and coordinators answer by what is *decided*, so what
-//!   is open in a partition was known before. It is forgotten by Complete* alone, which stands behind the marker in this
-//!   partition. So whatever is open is known, unless its answer crosses with its end.
+//!   is open in a partition was known before. It is forgotten by Complete* alone, which stands behind the marker in
+//!   this partition. So whatever is open is known, unless its answer crosses with its end.
 //! - The answer may be old when it arrives: the transaction has ended, and the next one, at the same epoch on path A,
 //!   is open in the partition and was not known when the coordinator was asked. It has another first offset. The marker
 //!   is therefore written only if the same transaction is still open, which is seen in the same turn as the append.
@@ -16,8 +16,8 @@
 //!   has grown is asked about at the next look.
 //! - At the epoch that is open at the coordinator the partition may be added at any time: it is left alone, although it
 //!   is not in the transaction yet.
-//! - A coordinator whose disk failed cannot say what it will know after the next start. As long as there is one, nothing
-//!   is given up. What a start has in doubt is settled by `Adopt`.
+//! - A coordinator whose disk failed cannot say what it will know after the next start. As long as there is one,
+//!   nothing is given up. What a start has in doubt is settled by `Adopt`.
 //!
 //! Limits: `TXN_LOOK_PARTITIONS_MAX` partitions and about `TXN_LOOK_OPEN_MAX` transactions a turn; of one partition the
 //! oldest, which are those that hold readers back. A coordinator goes through its open transactions for each question.
