@@ -2,8 +2,8 @@
 //!
 //! The start asks about everything that it found open. It runs on every shard behind the load of all shards, and holds
 //! the broker up for `RECONCILE_WAIT_MS` at most: a coordinator whose disk has failed must not keep it away. What is
-//! not settled by then stays in doubt, so its batches are verified, and goes on in the background. Failure: a marker that
-//! cannot be written is tried again after a pause, until a marker of somebody else ends the transaction.
+//! not settled by then stays in doubt, so its batches are verified, and goes on in the background. Failure: a marker
+//! that cannot be written is tried again after a pause, until a marker of somebody else ends the transaction.
 //!
 //! From then on every shard looks, once in `transaction.abort.timed.out.transaction.cleanup.interval.ms`, at what has
 //! been open since the look before, a few partitions a turn; `oncilla_shards::txn` tells why that never hits what
