@@ -143,6 +143,7 @@ impl Assembly for Oncilla {
 
     async fn ready(&self, ctx: Rc<Ctx>) {
         txn::reconcile(&ctx).await;
+        txn::start_looking(&ctx);
     }
 
     async fn finish(&self, ctx: Rc<Ctx>) {

@@ -250,6 +250,13 @@ pub const TXN_PRODUCER_IDS_MIN: usize = 16;
 /// Pause before a marker is sent again that was refused or has nowhere to go.
 pub const MARKER_RETRY_MS: u64 = 100;
 
+/// Partitions of which one turn of a look goes through what is open; the next turn goes on behind them.
+pub const TXN_LOOK_PARTITIONS_MAX: usize = 256;
+
+/// Open transactions that a look asks coordinators about at once, and takes of one partition, oldest first; of the
+/// others it asks when these have ended.
+pub const TXN_LOOK_OPEN_MAX: usize = 1_000;
+
 /// Fences of one shard; beyond it the one set longest ago is forgotten. One takes about 100 bytes.
 pub const FENCES_MAX: usize = 100_000;
 

@@ -5,6 +5,7 @@
 //! first) and the session slots. The edges and the simulator drive it with the same calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
@@ -12,13 +13,14 @@ use hashbrown::HashMap;
 
 use crate::code::ErrorCode;
 use crate::ids::{Offset, PartitionKey, TimestampMs};
+use crate::limits::{TXN_LOOK_OPEN_MAX, TXN_LOOK_PARTITIONS_MAX};
 use crate::partition::{
     Append, EndMarker, MarkerRefusal, Partition, Placed, Progress, Refusal, Segment, SegmentId, WaiterId, WatchId,
     WritePlan,
 };
 use crate::producers::{Permit, Verify};
 use crate::session::Sessions;
-use crate::txn::{Adopt, Identity};
+use crate::txn::{Adopt, Identity, OpenTxn};
 
 /// What has to happen outside.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub enum Appended {
 #[derive(Debug)]
 pub struct Shard {
     partitions: HashMap<PartitionKey, Partition, FixedState>,
+    /// The partitions in an order in which a look goes through them a few at a time.
+    order: BTreeSet<PartitionKey>,
     tail_order: VecDeque<PartitionKey>,
     tail_bytes: usize,
     tail_bytes_max: usize,
@@ -85,6 +89,7 @@ impl Shard {
     pub fn new(tail_bytes_max: usize, sessions: Sessions) -> Self {
         Self {
             partitions: HashMap::default(),
+            order: BTreeSet::new(),
             tail_order: VecDeque::new(),
             tail_bytes: 0,
             tail_bytes_max,
@@ -97,11 +102,13 @@ impl Shard {
     pub fn insert(&mut self, key: PartitionKey, partition: Partition) {
         let before = self.partitions.insert(key, partition);
         assert!(before.is_none(), "{key} has one owner");
+        self.order.insert(key);
     }
 
     /// Gives up a partition; whoever waits on it is told.
     pub fn remove(&mut self, key: &PartitionKey, effects: &mut Effects) -> Option<Partition> {
         let mut partition = self.partitions.remove(key)?;
+        self.order.remove(key);
         self.tail_bytes -= partition.clear_tail();
         self.tail_order.retain(|entry| entry != key);
         let progress = partition.fail();
@@ -126,9 +133,7 @@ impl Shard {
     /// Keys of all partitions, ascending.
     #[must_use]
     pub fn keys(&self) -> Vec<PartitionKey> {
-        let mut keys: Vec<_> = self.partitions.keys().copied().collect();
-        keys.sort_unstable();
-        keys
+        self.order.iter().copied().collect()
     }
 
     /// What a batch needs before its append (contract A4); `adds` as with [`Partition::verify`].
@@ -210,6 +215,28 @@ impl Shard {
                 partition.confirm(adopt.producer.producer_id);
             }
         }
+    }
+
+    /// Takes the next look at what is open for long, in some of the partitions behind `after`: what was open at the
+    /// look before this one, and the partition to go on behind, if there are more.
+    pub fn look(&mut self, after: Option<PartitionKey>) -> (Vec<OpenTxn>, Option<PartitionKey>) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut found, mut last) = (Vec::new(), None);
+        for (seen, key) in self.order.range((from, Bound::Unbounded)).enumerate() {
+            if seen == TXN_LOOK_PARTITIONS_MAX || found.len() >= TXN_LOOK_OPEN_MAX {
+                return (found, last);
+            }
+            last = Some(*key);
+            let partition = self.partitions.get_mut(key).expect("both know it");
+            found.extend(partition.look(*key, TXN_LOOK_OPEN_MAX));
+        }
+        (found, None)
+    }
+
+    /// Whether a transaction is still the one that was looked at, and has no more records.
+    #[must_use]
+    pub fn is_still_open(&self, open: &OpenTxn) -> bool {
+        self.partitions.get(&open.partition).is_some_and(|partition| partition.is_still_open(open))
     }
 
     /// The next write of a partition; `None` ends its writer.

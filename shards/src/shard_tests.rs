@@ -244,3 +244,50 @@ fn a8_what_a_start_finds_open_is_verified_again_until_a_coordinator_has_adopted_
     let nobody = Verify::Refuse(ErrorCode::UnknownTopicOrPartition);
     assert_eq!(shard.verify(&key(7), &next, true, NOW), nobody);
 }
+
+fn open_in(shard: &mut Shard, index: i32, sequence: i32) {
+    let (answer, _) = append(shard, index, &transactional(sequence), 0);
+    assert!(matches!(answer, Appended::Waiting(_)), "{answer:?}");
+}
+
+#[test]
+fn a_look_finds_what_is_open_since_the_look_before_and_knows_whether_it_has_moved() {
+    let mut shard = shard(0, 3);
+    open_in(&mut shard, 1, 0);
+    assert_eq!(shard.look(None), (vec![], None), "it may have begun just now");
+    let (found, _) = shard.look(None);
+    let producer = Identity { producer_id: P, epoch: ProducerEpoch(0) };
+    assert_eq!(found, [OpenTxn { partition: key(1), producer, first: Offset(0), last: Offset(0) }]);
+    assert!(shard.is_still_open(&found[0]));
+    open_in(&mut shard, 1, 1);
+    assert!(!shard.is_still_open(&found[0]), "it has grown");
+    let (grown, _) = shard.look(None);
+    assert_eq!((grown[0].first, grown[0].last), (Offset(0), Offset(1)));
+    shard.append_marker(&key(1), &abort(0), NOW, WaiterId(9), &mut Effects::new()).expect("taken");
+    assert!(!shard.is_still_open(&grown[0]), "it has ended");
+    open_in(&mut shard, 1, 2);
+    assert!(!shard.is_still_open(&grown[0]), "it is the next one");
+    assert_eq!(shard.look(None).0, [], "which is new");
+}
+
+#[test]
+fn a_look_goes_through_a_few_partitions_at_a_time() {
+    let partitions = 2 * i32::try_from(TXN_LOOK_PARTITIONS_MAX).expect("small") + 1;
+    let mut shard = shard(0, partitions);
+    (0..partitions).for_each(|index| open_in(&mut shard, index, 0));
+    let mut turns = |shard: &mut Shard| {
+        let (mut after, mut turns) = (None, Vec::new());
+        loop {
+            let (found, next) = shard.look(after);
+            turns.push(found.iter().map(|open| open.partition.index).collect::<Vec<_>>());
+            after = next;
+            if after.is_none() {
+                return turns;
+            }
+        }
+    };
+    assert!(turns(&mut shard).iter().all(Vec::is_empty));
+    let found = turns(&mut shard);
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [TXN_LOOK_PARTITIONS_MAX, TXN_LOOK_PARTITIONS_MAX, 1]);
+    assert!(found.concat().into_iter().eq(0..partitions), "each once");
+}

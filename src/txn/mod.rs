@@ -34,7 +34,8 @@ use oncilla_shards::limits::TXN_PARK_MS;
 use oncilla_shards::partition::WaiterId;
 use oncilla_shards::slot::{owner, slot_of};
 use oncilla_shards::txn::{
-    Adopt, Adopted, Ask, Effect, Effects, Fence, ListFilter, Listing, Now, Reply, Request, Transactions, TxnSettings,
+    Adopt, Adopted, Ask, Effect, Effects, Fence, ListFilter, Listing, Now, OpenTxn, Reply, Request, Transactions,
+    TxnSettings,
 };
 
 pub use self::add::{Begun, Early, begin_add};
@@ -43,7 +44,7 @@ pub use self::kind::DIRECTORY;
 use self::kind::TxnSlots;
 pub use self::offsets::CommitsInFlight;
 pub use self::producer_ids::next as next_producer_id;
-pub use self::reconcile::reconcile;
+pub use self::reconcile::{reconcile, start_looking};
 pub use self::settings::settings;
 use crate::config::Config;
 use crate::ctx::Ctx;
@@ -113,6 +114,15 @@ impl Host {
     /// Requests whose answer has not come.
     pub fn waiting(&self) -> usize {
         self.waiting.borrow().len()
+    }
+
+    /// Which open transactions this shard's coordinator knows, if it can tell.
+    fn knows(&self, asked: &[OpenTxn]) -> Option<Vec<bool>> {
+        if self.is_closed.get() { None } else { self.core.borrow().knows(asked) }
+    }
+
+    fn abort_interval_ms(&self) -> u64 {
+        self.core.borrow().settings().abort_interval_ms
     }
 
     fn now(&self) -> Now {

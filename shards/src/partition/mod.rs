@@ -50,8 +50,9 @@ pub use self::write::{Progress, WritePlan};
 use crate::batch::{self, AppendRules, BatchHeader, ControlRecord, Patch, Refused};
 use crate::code::ErrorCode;
 use crate::compaction::CompactionRules;
-use crate::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
+use crate::ids::{LeaderEpoch, Offset, PartitionKey, ProducerEpoch, ProducerId, TimestampMs};
 use crate::producers::{AbortedTxn, Check, Permit, Producers, Verify};
+use crate::txn::{Identity, OpenTxn};
 
 /// The settings of a topic that its partitions act on.
 #[derive(Clone, Debug)]
@@ -178,6 +179,8 @@ pub struct Partition {
     tail: Tail,
     snapshot_due: Option<(Offset, Vec<u8>)>,
     unflushed: Unflushed,
+    /// Where the log ended when open transactions were looked at last.
+    looked_end: Offset,
     /// Whether a writer was asked for that has not yet found nothing to do.
     has_writer: bool,
     offline: bool,
@@ -240,6 +243,7 @@ impl Partition {
             tail: Tail::default(),
             snapshot_due: None,
             unflushed: Unflushed::default(),
+            looked_end: Offset(0),
             has_writer: false,
             offline: false,
         }
@@ -419,6 +423,27 @@ impl Partition {
     /// A coordinator knows this producer's open transaction and will end it.
     pub fn confirm(&mut self, producer_id: ProducerId) {
         self.producers.confirm(producer_id);
+    }
+
+    /// The oldest transactions that are open since before the last look, which this is from now on.
+    pub fn look(&mut self, key: PartitionKey, most: usize) -> Vec<OpenTxn> {
+        let before = std::mem::replace(&mut self.looked_end, self.next_offset);
+        if self.offline {
+            return Vec::new();
+        }
+        let open = |(producer_id, epoch, first, last)| {
+            let producer = Identity { producer_id, epoch };
+            OpenTxn { partition: key, producer, first, last }
+        };
+        self.producers.open_below(before).take(most).map(open).collect()
+    }
+
+    /// Whether a transaction is still the one that was looked at, and has no more records.
+    #[must_use]
+    pub fn is_still_open(&self, looked_at: &OpenTxn) -> bool {
+        let of = looked_at.producer;
+        let now = (of.producer_id, of.epoch, looked_at.first, looked_at.last);
+        self.producers.open_below(looked_at.first.plus(1)).any(|open| open == now)
     }
 
     /// Offset that the next record gets.

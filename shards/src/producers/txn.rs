@@ -121,6 +121,17 @@ impl Producers {
         self.ongoing.values().map(|ongoing| ongoing.since).min()
     }
 
+    /// Transactions that began below `end`, oldest first: producer, its epoch, first offset here, last offset of the
+    /// producer here. Without those in doubt.
+    pub fn open_below(&self, end: Offset) -> impl Iterator<Item = (ProducerId, ProducerEpoch, Offset, Offset)> + '_ {
+        let open = self.ongoing.range(..end).filter(|(_, ongoing)| !self.doubted.contains(&ongoing.producer_id));
+        open.filter_map(|(first, ongoing)| {
+            let entry = self.table.get(ongoing.producer_id)?;
+            let last = entry.batches().last().map_or(*first, |batch| Offset(batch.last_offset));
+            Some((ongoing.producer_id, ProducerEpoch(entry.epoch), *first, last))
+        })
+    }
+
     /// Has every transaction that is open now confirmed by a coordinator, because the add of a partition may be lost
     /// where its first write is kept. Until then the batches of these producers are verified (A4 c does not hold).
     pub fn doubt_open(&mut self) {

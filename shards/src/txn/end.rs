@@ -12,7 +12,9 @@ use crate::ids::{ProducerEpoch, ProducerId, TimestampMs};
 pub(super) enum Bump {
     /// Path A by the client: it stays.
     Never,
-    /// Path A by the broker: the next one, and no request may name the one before.
+    /// Path A by the broker: the next one, and no request may name the one before. Behind the very last epoch it is the
+    /// first of the next producer id: at an epoch that stays, a producer whose transaction was aborted behind its back
+    /// could add to what it takes for the same one and commit the rest of it (Kafka lets it, B6).
     Fences,
     /// Path B: the next one; the producer id too where epochs are exhausted.
     Always,
@@ -43,7 +45,11 @@ pub(super) fn prepare(
         Bump::Fences => (next_epoch, ProducerEpoch::NONE, 0),
         Bump::Always => (next_epoch, head.epoch, 2),
     };
-    let rotates = bump == Bump::Always && head.is_exhausted();
+    let rotates = match bump {
+        Bump::Never => false,
+        Bump::Fences => head.epoch.0 == EPOCH_LAST,
+        Bump::Always => head.is_exhausted(),
+    };
     let next_producer_id = if rotates { ids.take()? } else { ProducerId::NONE };
     Ok(Change::Prepare { outcome, epoch, last_epoch, next_producer_id, client_version, at })
 }
@@ -121,8 +127,9 @@ enum Age {
 fn path_b<'a>(head: Option<&'a Head>, end: &End) -> Result<(&'a Head, Move), ErrorCode> {
     let head = head.ok_or(ErrorCode::InvalidProducerIdMapping)?;
     let given = end.producer;
-    let is_last = given.epoch.0 == EPOCH_LAST - 1 || given.epoch.0 == EPOCH_LAST && given.epoch == head.last_epoch;
     let is_complete = matches!(head.state, State::CompleteCommit | State::CompleteAbort);
+    // Whoever was aborted below level 2 may not come back as the next producer id, nor may one before it.
+    let is_last = given.epoch.0 >= EPOCH_LAST - 1 && (!is_complete || given.epoch == head.last_epoch);
     let after_rotation = given.producer_id == head.prev_producer_id && is_last && head.epoch.0 == 0;
     if given.producer_id != head.producer_id && !after_rotation {
         return Err(ErrorCode::InvalidProducerIdMapping);

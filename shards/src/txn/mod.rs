@@ -43,6 +43,7 @@ mod end;
 mod entry;
 mod fences;
 mod init;
+mod look;
 mod markers;
 mod reap;
 mod settings;
@@ -60,6 +61,7 @@ use self::decision::ProducerIds;
 pub use self::describe::{ListFilter, Listing};
 pub use self::entry::{Change, Entry};
 pub use self::fences::{FenceEntry, Fences};
+pub use self::look::{OpenTxn, unknown_to_all};
 pub use self::markers::{
     Fence, Marker, MarkerAnswer, MarkerBatch, MarkerFile, OffsetsHook, Place, Places, TxnKey, ends,
 };

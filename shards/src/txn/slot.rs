@@ -141,6 +141,12 @@ impl Slot {
         slot
     }
 
+    /// Ids whose transaction is open or completing, or whose last step is not durable; some of them twice.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Id> {
+        let stepping = self.in_flight.iter().map(|(_, name)| name);
+        self.open.iter().chain(&self.completing).chain(stepping).filter_map(|name| self.ids.get(name))
+    }
+
     /// What a start owes: markers of everything that is decided (reconcile).
     pub(super) fn loaded(&mut self, turn: &mut Turn<'_>) {
         let mut decided = Vec::new();

@@ -159,8 +159,21 @@ fn b6_aborts_of_the_broker_bump_once_by_the_level() {
     }
     let last = prepared(&head(Ongoing, who(5, 32_766)), Abort, Bump::of_server(1));
     assert_eq!(last.next_identity(), who(5, 32_767));
-    let very_last = prepared(&head(Ongoing, who(5, 32_767)), Abort, Bump::of_server(1));
-    assert_eq!(very_last.next_identity(), who(5, 32_767), "it does not bump there");
+}
+
+#[test]
+fn b6_an_abort_of_the_broker_at_the_very_last_epoch_fences_by_the_next_producer_id() {
+    for version in [0, 1] {
+        let after = prepared(&head(Ongoing, who(5, 32_767)), Abort, Bump::of_server(version));
+        assert_eq!((after.identity(), after.next_identity()), (who(5, 32_767), who(900, 0)), "Kafka keeps both");
+        assert_eq!((after.last_epoch.0, after.client_version), (-1, 0), "its markers end what is open at their epoch");
+        let complete = Change::Complete { at: TimestampMs(3000) }.applied(Some(&after)).expect("it is there");
+        let aborted = who(5, 32_767);
+        for (outcome, bumps) in [(Commit, false), (Abort, false), (Commit, true), (Abort, true)] {
+            assert_eq!(came(&complete, aborted, outcome, bumps, version), 49, "{outcome:?} {bumps}");
+            assert_eq!(came(&complete, who(5, 32_766), outcome, bumps, version), 49, "{outcome:?} {bumps}, older");
+        }
+    }
 }
 
 #[test]

@@ -166,6 +166,20 @@ fn f46_a_fence_whose_write_fails_leaves_the_transaction_where_it_was() {
 }
 
 #[test]
+fn b6_what_a_timeout_aborted_at_the_very_last_epoch_is_not_committed_in_part() {
+    let (mut world, old) = begun_at(32_767, 1, true);
+    world.pass(2 * u64::try_from(TIMEOUT_MS).expect("positive"));
+    world.run();
+    let (state, new) = settled(&mut world);
+    assert!(state == "CompleteAbort" && new.producer_id != old.producer_id && new.epoch.0 == 0);
+    assert_eq!(code(&world.answer(ID, add(old, AddBy::Client, &[1]))), 49, "Kafka opens the next one, which commits");
+    assert_eq!(code(&world.answer(ID, verify(old, &[0]))), 49);
+    assert_eq!(world.end(ID, end_a(old, Commit)), Err(49));
+    assert_eq!(world.init(ID, old), Err(90), "fenced, as at every other epoch");
+    assert_eq!(world.init(ID, Identity::NONE), Ok(at(new, 1)));
+}
+
+#[test]
 fn f47_a_fence_at_the_last_epoch_rotates_at_level_2() {
     let (mut world, old) = begun_at(32_766, 2, true);
     world.ask(ID, init(Identity::NONE));

@@ -5,6 +5,7 @@ mod b2;
 mod b6;
 mod cases;
 mod cases_markers;
+mod look;
 mod model;
 mod world;
 
