@@ -20,7 +20,6 @@ mod settings;
 pub(crate) mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
