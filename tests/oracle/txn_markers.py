@@ -188,7 +188,8 @@ def _(o):
                     # Whose coordinator it was is a broker's own.
                     [record[3][:2].hex(), len(record[3]), struct.unpack(">i", record[3][2:])[0] == AHEAD],
                     record[4],
-                    control.first_timestamp == control.max_timestamp,
+                    # Between making and appending a marker a millisecond may pass, which LogAppendTime shows.
+                    stamp == "LogAppendTime" or control.first_timestamp == control.max_timestamp,
                 ]
     return out
 

@@ -32,6 +32,7 @@ public class TxnClient extends Thread {
     static final Duration CALL = Duration.ofSeconds(10);
     /** A few clients at full speed would leave no processor to those that start. */
     static final int PAUSE_MS = 10;
+    static final int BEGIN_TRIES = 5;
     final String tid, name, topic, group, protocol;
     final int partitions;
     final Random random;
@@ -71,7 +72,27 @@ public class TxnClient extends Thread {
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
     }
 
+    /** The client (4.3.1) may say of partitions that it was just given that it does not have them. */
     void begin() {
+        for (int tries = 1; ; tries++) {
+            try {
+                open();
+                return;
+            } catch (IllegalStateException e) {
+                if (tries == BEGIN_TRIES) throw e;
+                say("again", e.toString());
+                consumer.close();
+            }
+        }
+    }
+
+    void beginAgain(IllegalStateException e) {
+        say("again", e.toString());
+        consumer.close();
+        begin();
+    }
+
+    void open() {
         consumer = consumer();
         if (group.isEmpty()) {
             consumer.assign(parts(range()));
@@ -106,8 +127,13 @@ public class TxnClient extends Thread {
             say("ready");
             begin();
             while (!halt) {
-                if (group.isEmpty() && random.nextInt(64) == 0)
-                    goBack(List.of(random.nextInt(partitions)));
+                if (group.isEmpty() && random.nextInt(64) == 0) {
+                    try {
+                        goBack(List.of(random.nextInt(partitions)));
+                    } catch (IllegalStateException e) {
+                        beginAgain(e);
+                    }
+                }
                 transaction();
                 Thread.sleep(PAUSE_MS);
             }
@@ -177,9 +203,7 @@ public class TxnClient extends Thread {
         } catch (IllegalStateException e) {
             // "Cannot set a new position without a valid current position": a race in the client (4.3.1) when its
             // background thread takes a partition away or resets it.
-            say("again", e.toString());
-            consumer.close();
-            begin();
+            beginAgain(e);
         }
         return rows;
     }
