@@ -144,7 +144,7 @@ pub const ZERO_AHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Largest single write of zeros. Every write beside it stands behind it at the device, for some 0.15 ms.
 pub const ZERO_WRITE_BYTES_MAX: u64 = 64 << 10;
 
-/// Partitions of one Fetch whose segments are read at the same time; each read is at most what the partition may answer.
+/// Partitions of one Fetch whose segments are read at the same time; each reads at most what it may answer.
 pub const FETCH_READS_AT_ONCE_MAX: usize = 16;
 
 /// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.

@@ -275,7 +275,7 @@ fn a_look_goes_through_a_few_partitions_at_a_time() {
     let partitions = 2 * i32::try_from(TXN_LOOK_PARTITIONS_MAX).expect("small") + 1;
     let mut shard = shard(0, partitions);
     (0..partitions).for_each(|index| open_in(&mut shard, index, 0));
-    let mut turns = |shard: &mut Shard| {
+    let turns = |shard: &mut Shard| {
         let (mut after, mut turns) = (None, Vec::new());
         loop {
             let (found, next) = shard.look(after);

@@ -137,9 +137,9 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    /// A frame that is not in the buffer as a whole: what is there of it, and the rest from the socket in place. A length
-    /// alone gets the first part of the memory; when that has arrived and the budget has granted the rest, the rest is
-    /// allocated at once. Growing with what arrives would copy a large frame once more on its way.
+    /// A frame that is not in the buffer as a whole: what is there of it, and the rest from the socket in place. A
+    /// length alone gets the first part of the memory; when that has arrived and the budget has granted the rest, the
+    /// rest is allocated at once. Growing with what arrives would copy a large frame once more on its way.
     async fn body(&mut self, size: usize, hold: &mut Hold) -> Result<Vec<u8>, Stop> {
         let first = self.connection.shard.budget.step(size.min(limits::FRAME_FIRST_BYTES_MAX));
         let there = self.buffer.len() - self.at;
