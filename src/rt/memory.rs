@@ -3,8 +3,8 @@
 //! Frames, write buffers and the tail cache come and go in pieces of some 100 KiB. The C library gives such pieces back
 //! to the kernel and asks again, and each page that comes back costs a fault and is zeroed: 2 us for 4 KiB, more than
 //! receiving, checking and writing the bytes that then go into it. Kept, they are used again while they are still in
-//! the processor's caches. Measured at 300 MB/s of produced records, with a tail cache that is full: 49,000 faults became
-//! 22,000 (each page of the process once) and the broker's processor time fell by a sixth.
+//! the processor's caches. Measured at 300 MB/s of produced records, with a tail cache that is full: 49,000 faults
+//! became 22,000 (each page of the process once) and the broker's processor time fell by a sixth.
 //!
 //! What is kept is bounded by what was in use at the most, which the budgets of requests and the tail cache bound.
 
