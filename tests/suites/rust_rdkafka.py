@@ -22,7 +22,7 @@ SUITES = (
     "test_transactions",
 )
 # Test by name, and why it is left out.
-LEFT_OUT = {}
+LEFT_OUT = {"test_base_producer_timeout": "asks that creating a topic and writing to it take more than 100 ms"}
 
 
 def sources():
@@ -44,8 +44,11 @@ def sources():
     return HOME / "crate"
 
 
-def rust_rdkafka(report, settings, mode):
-    with Oncilla({**settings, "num.partitions": "3"}, mode=mode) as server:
+def rust_rdkafka(report, settings):
+    server = Oncilla({**settings, "num.partitions": "3"}, mode="shared")
+    # Some of them ask for a broker at the usual port, and that it is the only one.
+    server.port = 9092
+    with server:
         env = {
             **os.environ,
             "KAFKA_HOST": server.bootstrap,
