@@ -120,8 +120,11 @@ impl Host {
         if self.is_closed.get() { None } else { self.core.borrow().knows(asked) }
     }
 
-    fn abort_interval_ms(&self) -> u64 {
-        self.core.borrow().settings().abort_interval_ms
+    /// Pause between two looks: no transaction of a client may be open for longer than `transaction.max.timeout.ms`.
+    fn look_interval_ms(&self) -> u64 {
+        let core = self.core.borrow();
+        let longest_ms = u64::try_from(core.settings().timeout_ms_max).unwrap_or(0);
+        core.settings().abort_interval_ms.max(longest_ms)
     }
 
     fn now(&self) -> Now {

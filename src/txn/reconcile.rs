@@ -5,9 +5,10 @@
 //! not settled by then stays in doubt, so its batches are verified, and goes on in the background. Failure: a marker
 //! that cannot be written is tried again after a pause, until a marker of somebody else ends the transaction.
 //!
-//! From then on every shard looks, once in `transaction.abort.timed.out.transaction.cleanup.interval.ms`, at what has
-//! been open since the look before, a few partitions a turn; `oncilla_shards::txn` tells why that never hits what
-//! a coordinator knows. What coordinators decided needs no look: markers stay in their dispatch set until they are
+//! From then on every shard looks, once in `transaction.max.timeout.ms`, at what has been open since the look before, a
+//! few partitions a turn. Whatever a coordinator knows is ended by then by its timeout, and `oncilla_shards::txn` tells
+//! why a look never hits it even so; until then a tool that looks for hanging transactions finds them, as at Kafka.
+//! What coordinators decided needs no look: markers stay in their dispatch set until they are
 //! answered. Failure: a marker that cannot be written is tried again at the next look but one.
 
 use std::rc::Rc;
@@ -113,7 +114,7 @@ pub fn start_looking(ctx: &Rc<Ctx>) {
     let ctx = ctx.clone();
     spawn(async move {
         loop {
-            let interval_ms = ctx.txn.abort_interval_ms();
+            let interval_ms = ctx.txn.look_interval_ms();
             sleep(Duration::from_millis(interval_ms.max(TURN_PAUSE_MS))).await;
             if ctx.stopping.get() {
                 return;

@@ -12,6 +12,7 @@ import random
 import select
 import sys
 import time
+import traceback
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -174,3 +175,7 @@ if __name__ == "__main__":
     except Fatal as fatal:
         client.say("fatal", fatal)
         sys.exit(3 if "FENCED" in str(fatal) else 4)
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        client.say("fatal", f"line {line}: {type(error).__name__}: {error}".replace("\n", " "))
+        sys.exit(1)
