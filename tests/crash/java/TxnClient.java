@@ -254,8 +254,8 @@ public class TxnClient extends Thread {
                 return;
             } catch (TimeoutException e) {
                 say("waits", "for committed offsets");
-            } catch (KafkaException e) {
-                // The group has given this member up meanwhile.
+            } catch (KafkaException | IllegalStateException e) {
+                // The group has given this member up meanwhile, or its partitions went between two calls.
                 say("again", e.toString().replace('\n', ' '));
                 consumer.close();
                 begin();
