@@ -56,6 +56,12 @@ impl Target {
         Ok(Topic { name: view.name, partitions: i32::try_from(view.partitions.len())? })
     }
 
+    /// A setting of a topic, where the cluster tells it.
+    pub fn setting(&self, topic: &Topic, name: &str) -> anyhow::Result<Option<String>> {
+        let settings = self.client()?.topic_settings(&topic.name).unwrap_or_default();
+        Ok(settings.into_iter().find(|one| one.name == name).and_then(|one| one.value))
+    }
+
     /// The topic, made if it is not there.
     pub fn topic(&mut self, name: &str, new: &NewTopic<'_>) -> anyhow::Result<Topic> {
         let mut client = self.client()?;

@@ -8,25 +8,23 @@
 //!
 //! What is kept is bounded by what was in use at the most, which the budgets of requests and the tail cache bound.
 
-/// The largest that can be asked for: half of what one of the C library's heaps holds.
-#[cfg(target_env = "gnu")]
-const KEPT_PIECE_BYTES_MAX: libc::c_int = 32 << 20;
-
-/// Free memory at the end of a heap above which it is given back.
-#[cfg(target_env = "gnu")]
-const KEPT_AT_THE_END_BYTES_MAX: libc::c_int = 64 << 20;
-
 /// Keeps freed memory for the next use instead of giving it back to the kernel. To be called before other threads run.
-/// Other C libraries than glibc go on as they do.
+#[cfg(target_env = "gnu")]
 pub fn keep_freed_memory() {
-    #[cfg(target_env = "gnu")]
+    /// The largest that can be asked for: half of what one of the C library's heaps holds.
+    const PIECE_BYTES_MAX: libc::c_int = 32 << 20;
+    /// Free memory at the end of a heap above which it is given back.
+    const AT_THE_END_BYTES_MAX: libc::c_int = 64 << 20;
     // SAFETY: changes two numbers of the allocator under its own lock.
     let kept = unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT_PIECE_BYTES_MAX) == 1
-            && libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_AT_THE_END_BYTES_MAX) == 1
+        libc::mallopt(libc::M_MMAP_THRESHOLD, PIECE_BYTES_MAX) == 1
+            && libc::mallopt(libc::M_TRIM_THRESHOLD, AT_THE_END_BYTES_MAX) == 1
     };
-    #[cfg(target_env = "gnu")]
     if !kept {
         tracing::warn!("the allocator keeps its defaults: memory that is freed goes back to the kernel at once");
     }
 }
+
+/// Other C libraries than glibc go on as they do.
+#[cfg(not(target_env = "gnu"))]
+pub fn keep_freed_memory() {}

@@ -8,7 +8,6 @@
 mod options;
 mod performance;
 mod samples;
-mod topic;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +20,12 @@ use crate::machine;
 use crate::report::axis;
 use crate::report::histogram;
 use crate::result::{FORMAT, Quantity, Run, Target};
+use crate::target::{NewTopic, Target as Cluster, Topic};
 pub use options::Options;
 use options::{Client, Mode};
-use topic::{Topic, Wanted};
+
+/// The setting of a topic that says what an acknowledgement stands for.
+const FLUSH_MESSAGES: &str = "flush.messages";
 
 const BENCH: &str = include_str!("../../java/Bench.java");
 const TRANSACTIONS: &str = include_str!("../../java/TxnBench.java");
@@ -40,14 +42,14 @@ struct Measured {
 /// Runs it, prints the table, and writes the JSON if asked to.
 pub fn run(options: &Options) -> Result<()> {
     options.check()?;
-    let wanted = Wanted {
-        partitions: options.partitions,
-        replication: options.replication,
-        settings: &options.topic_config,
-        keep: options.keep,
+    let mut cluster = Cluster::reach(&options.bootstrap, options.keep)?;
+    let name = options.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{}-{}", now_ms(), std::process::id()));
+    let topic = if options.mode == Mode::Fetch {
+        cluster.known(&name)?
+    } else {
+        let (partitions, replication) = (options.partitions, options.replication);
+        cluster.topic(&name, &NewTopic { partitions, replication, settings: &options.topic_config })?
     };
-    let made = options.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{}-{}", now_ms(), std::process::id()));
-    let topic = Topic::open(&options.bootstrap, &made, (options.mode != Mode::Fetch).then_some(&wanted))?;
     let began_ms = now_ms() + u64::from(options.warmup_seconds) * 1000;
     let scratch = tempfile::tempdir().context("a directory for latencies")?;
     let measured = match options.client {
@@ -59,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
         mode: options.mode.name().into(),
         client: options.client.name().into(),
         client_version: measured.client_version,
-        target: target(options, &topic),
+        target: target(options, cluster.setting(&topic, FLUSH_MESSAGES)?.as_deref()),
         options: options.told(topic.partitions),
         began_ms,
         seconds: measured.seconds,
@@ -94,8 +96,8 @@ fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn target(options: &Options, topic: &Topic) -> Target {
-    let durability = options.durability.clone().or_else(|| durability(topic.flush_messages.as_deref()));
+fn target(options: &Options, flush_messages: Option<&str>) -> Target {
+    let durability = options.durability.clone().or_else(|| durability(flush_messages));
     Target {
         name: options.name.clone().unwrap_or_else(|| options.bootstrap.clone()),
         bootstrap: options.bootstrap.clone(),

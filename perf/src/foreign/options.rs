@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
+use crate::modes::setting;
+
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Client {
@@ -63,9 +65,9 @@ pub struct Options {
     /// The topic; made if it is not there, unless it is to be read. Without a name, one for this run alone.
     #[arg(long)]
     pub topic: Option<String>,
-    /// Partitions of a topic that is made.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..))]
-    pub partitions: i32,
+    /// Partitions of a topic that is made [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
+    pub partitions: Option<i32>,
     /// Copies of a topic that is made.
     #[arg(long, default_value_t = 1)]
     pub replication: i16,
@@ -128,12 +130,6 @@ pub struct Options {
     rdkafka_performance: Option<PathBuf>,
 }
 
-fn setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("it has the form name=value")?;
-    let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
-}
-
 impl Options {
     /// Says what cannot be run before anything is.
     pub fn check(&self) -> Result<()> {
@@ -153,7 +149,7 @@ impl Options {
     }
 
     /// The options as results tell them.
-    pub fn told(&self, partitions: usize) -> Vec<(String, String)> {
+    pub fn told(&self, partitions: i32) -> Vec<(String, String)> {
         let mut all = vec![("record-bytes".to_owned(), self.record_bytes.to_string())];
         let mut tell = |name: &str, value: String| all.push((name.to_owned(), value));
         tell("partitions", partitions.to_string());

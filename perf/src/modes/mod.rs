@@ -11,7 +11,7 @@ mod recovery;
 mod session;
 mod txn;
 
-pub use common::Common;
+pub use common::{Common, setting};
 pub use session::{Outcome, Session};
 
 use clap::Subcommand;
