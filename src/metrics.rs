@@ -196,6 +196,12 @@ pub struct ShardMetrics {
     pub cache_hits: Counter,
     /// Reads that went to the file.
     pub cache_misses: Counter,
+    /// Those whose bytes had been read ahead.
+    pub read_ahead_hits: Counter,
+    /// Bytes that were read ahead and never asked for.
+    pub read_ahead_wasted_bytes: Counter,
+    /// Bytes that are being read ahead or wait to be asked for.
+    pub read_ahead_bytes: Gauge,
     /// Logs that compaction went through.
     pub cleaner_runs: Counter,
     /// Bytes that compaction read.
@@ -287,6 +293,9 @@ impl ShardMetrics {
             cache_bytes: Gauge::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
+            read_ahead_hits: Counter::default(),
+            read_ahead_wasted_bytes: Counter::default(),
+            read_ahead_bytes: Gauge::default(),
             cleaner_runs: Counter::default(),
             cleaner_read_bytes: Counter::default(),
             cleaner_written_bytes: Counter::default(),

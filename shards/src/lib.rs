@@ -14,6 +14,7 @@ pub mod image;
 pub mod limits;
 pub mod partition;
 pub mod producers;
+pub mod read_ahead;
 pub mod session;
 pub mod shard;
 pub mod slot;

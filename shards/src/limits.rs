@@ -147,6 +147,9 @@ pub const ZERO_WRITE_BYTES_MAX: u64 = 64 << 10;
 /// Partitions of one Fetch whose segments are read at the same time; each reads at most what it may answer.
 pub const FETCH_READS_AT_ONCE_MAX: usize = 16;
 
+/// Readers behind the tail cache whose next offset one shard remembers, to read ahead of them.
+pub const READERS_FOLLOWED_MAX: usize = 256;
+
 /// Segment files that one shard keeps open for reading; beyond it the least recently used one is closed.
 pub const SEGMENT_READERS_MAX: usize = 128;
 

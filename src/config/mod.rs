@@ -110,6 +110,8 @@ pub struct Config {
     pub io_mode: IoMode,
     /// `log.cache.bytes`: tail cache of all shards together.
     pub log_cache_bytes: usize,
+    /// `log.read.ahead.bytes`: for all shards together.
+    pub log_read_ahead_bytes: usize,
     /// `fetch.max.bytes`: most bytes of records in one Fetch answer.
     pub fetch_max_bytes: usize,
     /// `max.incremental.fetch.session.cache.slots`

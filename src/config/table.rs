@@ -363,6 +363,12 @@ pub static TABLE: &[Row] = &[
         "Whose clock stamps records: the producer's or the broker's.",
     ),
     topic("log.preallocate", "preallocate", Bool, "false", "Kept for tools: segments are always preallocated."),
+    broker(
+        "log.read.ahead.bytes",
+        Bytes(0, I64),
+        "33554432",
+        "Memory for segments read ahead of consumers that catch up, all cores together; 0 reads nothing ahead.",
+    ),
     topic(
         "log.retention.bytes",
         "retention.bytes",

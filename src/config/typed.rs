@@ -61,6 +61,7 @@ impl Config {
             max_connections_per_ip: number(&all, "max.connections.per.ip"),
             io_mode: if text(&all, "log.io") == "direct" { IoMode::Direct } else { IoMode::Buffered },
             log_cache_bytes: number(&all, "log.cache.bytes"),
+            log_read_ahead_bytes: number(&all, "log.read.ahead.bytes"),
             fetch_max_bytes: number(&all, "fetch.max.bytes"),
             fetch_session_slots: number(&all, "max.incremental.fetch.session.cache.slots"),
             retention_check_interval_ms: number(&all, "log.retention.check.interval.ms"),

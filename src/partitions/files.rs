@@ -11,6 +11,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use oncilla_shards::ids::PartitionKey;
 use oncilla_shards::limits::SEGMENT_READERS_MAX;
+use oncilla_shards::read_ahead::ReadAhead;
 
 use crate::config::{Config, IoMode};
 use crate::ctx::Ctx;
@@ -28,6 +29,10 @@ pub struct Files {
     pub mode: FileMode,
     /// Segments open for reading.
     pub readers: SegmentReaders,
+    /// What is read ahead of consumers that catch up.
+    pub ahead: RefCell<ReadAhead>,
+    /// A read ahead has ended.
+    pub ahead_ended: Notify,
     writers: RefCell<HashMap<PartitionKey, Slot, FixedState>>,
     writing: RefCell<HashSet<PartitionKey, FixedState>>,
     returned: Notify,
@@ -52,6 +57,8 @@ impl Files {
             data: DataDir::new(&config.data_dir),
             mode,
             readers: SegmentReaders::new(mode, SEGMENT_READERS_MAX),
+            ahead: RefCell::new(ReadAhead::new(config.log_read_ahead_bytes / usize::from(config.shards))),
+            ahead_ended: Notify::new(),
             writers: RefCell::default(),
             writing: RefCell::default(),
             returned: Notify::new(),

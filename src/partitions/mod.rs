@@ -5,6 +5,9 @@
 //! its first segment is, so a topic of thousands of partitions costs nothing until it is written.
 //! Failure: a partition whose disk fails goes offline for appends and says why; the others serve on.
 
+mod ahead;
+#[cfg(test)]
+mod ahead_tests;
 mod cleaned_file;
 mod cleaner;
 #[cfg(test)]

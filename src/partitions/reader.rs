@@ -10,6 +10,7 @@ use oncilla_shards::partition::{Partition, ReadPlan, SegmentId, Trimmed, trim};
 use oncilla_shards::producers::AbortedTxn;
 use smallvec::SmallVec;
 
+use super::ahead;
 use super::writer::is_gone;
 use crate::ctx::Ctx;
 use crate::disk::layout::{SegmentFile, SegmentPaths};
@@ -41,8 +42,15 @@ pub async fn read(
         ctx.metrics.cache_misses.add(1);
         let place = Place { key: *key, segment, position, segment_bytes };
         let cut = |read: &Bytes| trim(read, from, limit, bytes_max, first_whole);
-        match read_file(ctx, place, bytes, from, cut).await {
-            Ok(batches) => return Ok(batches.into_iter().filter(|batches| !batches.is_empty()).collect()),
+        let claim = ahead::claim(ctx, place, bytes, from).await;
+        match read_file(ctx, place, bytes, claim.bytes, from, cut).await {
+            Ok(batches) => {
+                let batches = batches.filter(|batches| !batches.is_empty());
+                if let Some(batches) = &batches {
+                    ahead::go_on(ctx, key, batches, bytes_max, claim.follows);
+                }
+                return Ok(batches.into_iter().collect());
+            }
             Err(Unread::Code(code)) => return Err(code),
             // The cleaned one is there before its sources are removed: the next plan finds it.
             Err(Unread::Replaced) => {}
@@ -111,11 +119,13 @@ pub struct Place {
     pub segment_bytes: u64,
 }
 
-/// Reads from `place` until `cut` is content with what was read; `None` at the segment's end.
+/// Reads from `place` until `cut` is content with what was read; `None` at the segment's end. `first` is what was read
+/// of it before.
 async fn read_file(
     ctx: &Rc<Ctx>,
     mut place: Place,
     mut bytes: usize,
+    mut first: Option<Bytes>,
     from: Offset,
     cut: impl Fn(&Bytes) -> Trimmed,
 ) -> Result<Option<Bytes>, Unread> {
@@ -124,7 +134,10 @@ async fn read_file(
         if left == 0 {
             return Ok(None);
         }
-        let read = read_at(ctx, place, bytes.min(left), from).await?;
+        let read = match first.take() {
+            Some(read) => read,
+            None => read_at(ctx, place, bytes.min(left), from).await?,
+        };
         match cut(&read) {
             Trimmed::Batches(batches) => return Ok(Some(batches)),
             Trimmed::More(more) if more > read.len() && more <= left => bytes = more,
@@ -137,7 +150,8 @@ async fn read_file(
     }
 }
 
-async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Result<Bytes, Unread> {
+/// Exactly these bytes of a segment, for a reader at `from`.
+pub(super) async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Offset) -> Result<Bytes, Unread> {
     let gone = Unread::Code(ErrorCode::UnknownTopicOrPartition);
     let directory = ctx.files.directory(ctx, &place.key).ok_or(gone)?;
     let path = place.segment.path(&directory, SegmentFile::Log);
@@ -172,6 +186,7 @@ const SCAN_BYTES: usize = 256 << 10;
 pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, Unread> {
     let all = Offset(i64::MAX);
     // No offset is asked for, so none can be out of range.
-    let found = read_file(ctx, place, SCAN_BYTES, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
+    let found =
+        read_file(ctx, place, SCAN_BYTES, None, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
     Ok(found.unwrap_or_default())
 }

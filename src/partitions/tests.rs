@@ -20,11 +20,11 @@ use crate::rt::{now_ms, sleep};
 use crate::topics_writer;
 
 const TOPIC: TopicId = TopicId(7);
-const KEY: PartitionKey = PartitionKey { topic: TOPIC, index: 0 };
+pub(super) const KEY: PartitionKey = PartitionKey { topic: TOPIC, index: 0 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test on a shard with the topic `t`.
-fn with_topic<F: Future<Output = ()>>(test: impl FnOnce(Rc<Ctx>, std::path::PathBuf) -> F) {
+pub(super) fn with_topic<F: Future<Output = ()>>(test: impl FnOnce(Rc<Ctx>, std::path::PathBuf) -> F) {
     let (ctx, dir) = ctx_with(|_| {});
     let root = fs::canonicalize(dir.path()).expect("the data directory");
     test_block_on(async {
@@ -52,7 +52,7 @@ async fn append_durably(ctx: &Rc<Ctx>) {
     assert_eq!(ctx.partition_view(&KEY).map(|view| view.end), Some(Offset(1)));
 }
 
-async fn delete(ctx: &Rc<Ctx>) {
+pub(super) async fn delete(ctx: &Rc<Ctx>) {
     topics_writer::update(ctx, |_| (vec![Change::DeleteTopic { id: TOPIC }], ())).await.expect("written");
 }
 
@@ -65,7 +65,7 @@ fn open_files(root: &Path) -> Vec<String> {
 }
 
 /// Files are closed and removed behind the answer, so this may take a moment.
-async fn nothing_is_left(root: &Path) {
+pub(super) async fn nothing_is_left(root: &Path) {
     let began = Instant::now();
     loop {
         let open = open_files(root);

@@ -48,6 +48,8 @@ const COUNTERS: &[CounterRow] = &[
     ("storage_slot_checkpoints", "Slots written anew as a checkpoint", |s| &s.slot_checkpoints),
     ("storage_cache_hits", "Reads answered by the tail cache", |s| &s.cache_hits),
     ("storage_cache_misses", "Reads that went to a file", |s| &s.cache_misses),
+    ("storage_read_ahead_hits", "Reads of files whose bytes had been read ahead", |s| &s.read_ahead_hits),
+    ("storage_read_ahead_wasted_bytes", "Bytes read ahead that nobody asked for", |s| &s.read_ahead_wasted_bytes),
     ("storage_cleaner_runs", "Logs that compaction went through", |s| &s.cleaner_runs),
     ("storage_cleaner_read_bytes", "Bytes that compaction read", |s| &s.cleaner_read_bytes),
     ("storage_cleaner_written_bytes", "Bytes that compaction wrote", |s| &s.cleaner_written_bytes),
@@ -79,6 +81,7 @@ const GAUGES: &[GaugeRow] = &[
     ("kafka_fetch_sessions", "Fetch sessions remembered", |s| &s.fetch_sessions),
     ("storage_cleaner_dirty_percent_max", "Largest share of uncompacted bytes", |s| &s.cleaner_dirty_percent_max),
     ("storage_cache_bytes", "Bytes in the tail cache", |s| &s.cache_bytes),
+    ("storage_read_ahead_bytes", "Bytes being read ahead or waiting to be asked for", |s| &s.read_ahead_bytes),
 ];
 
 #[derive(Debug)]

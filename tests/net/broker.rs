@@ -40,6 +40,7 @@ fn config(listener_mode: ListenerMode) -> Config {
         max_connections_per_ip: 1000,
         io_mode: IoMode::Buffered,
         log_cache_bytes: 1 << 20,
+        log_read_ahead_bytes: 8 << 20,
         fetch_max_bytes: 1 << 20,
         fetch_session_slots: 10,
         retention_check_interval_ms: 1000,
