@@ -196,7 +196,9 @@ pub struct ShardMetrics {
     pub cache_hits: Counter,
     /// Reads that went to the file.
     pub cache_misses: Counter,
-    /// Those whose bytes had been read ahead.
+    /// Bytes of segments read from files.
+    pub segment_read_bytes: Counter,
+    /// Reads of files whose bytes had been read ahead.
     pub read_ahead_hits: Counter,
     /// Bytes that were read ahead and never asked for.
     pub read_ahead_wasted_bytes: Counter,
@@ -293,6 +295,7 @@ impl ShardMetrics {
             cache_bytes: Gauge::default(),
             cache_hits: Counter::default(),
             cache_misses: Counter::default(),
+            segment_read_bytes: Counter::default(),
             read_ahead_hits: Counter::default(),
             read_ahead_wasted_bytes: Counter::default(),
             read_ahead_bytes: Gauge::default(),

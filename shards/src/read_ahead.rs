@@ -5,6 +5,9 @@
 //! partition and the offset at which it will go on, whoever it is. Its first read is only remembered; from the second
 //! on, the read after it is made while its answer is on its way. Looking up single records costs no read more.
 //!
+//! What is remembered is also where in the file it goes on. The index would only tell a batch before that one, so that
+//! of batches of 1 MiB each answer would cost three of them: the one before, a piece of the right one, then all of it.
+//!
 //! Owner: the shard; the edges read and report. Limits: `bytes_max` for what is in work or waits to be asked for, and
 //! [`READERS_FOLLOWED_MAX`] readers. At either, what nobody asked for in [`STALE_MS`] makes room; if there is no such
 //! thing nothing more is read ahead, for among readers that are all alive each would only push out another's.
@@ -46,12 +49,12 @@ pub struct Span {
 pub enum Found {
     /// Nothing, and no answer ended here.
     Unknown,
-    /// Nothing, but an answer ended here: a reader goes on.
-    Follows,
+    /// Nothing, but an answer ended here: a reader goes on, at the start of this span if that is known.
+    Follows(Option<Span>),
     /// It is being read: ask again when a read has ended.
     InWork,
-    /// The bytes, from the start of the span on. They are handed out once.
-    Ready(Bytes),
+    /// The bytes from the start of the span on. They are handed out once.
+    Ready(Bytes, Span),
 }
 
 /// A read that was allowed; to be given back with [`ReadAhead::ended`], whatever became of it.
@@ -74,13 +77,15 @@ impl Ticket {
 #[derive(Debug)]
 enum Stage {
     Followed,
-    InWork { span: Span, number: u64 },
-    Ready { span: Span, bytes: Bytes },
+    InWork { number: u64 },
+    Ready(Bytes),
 }
 
 #[derive(Debug)]
 struct Followed {
     stage: Stage,
+    /// What it reads next.
+    span: Span,
     since: TimestampMs,
 }
 
@@ -95,7 +100,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Nobody is followed yet; with `bytes_max` of 0 nobody ever is.
+    /// Nobody is followed yet. With `bytes_max` of 0 nothing is read ahead, and where readers go on is still known.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self { bytes_max, bytes_held: 0, bytes_wasted: 0, tickets: 0, readers: HashMap::default() }
@@ -113,33 +118,30 @@ impl ReadAhead {
         self.bytes_wasted
     }
 
-    /// Looks for what `reader` is about to read. What was read for another plan, because segments were exchanged
-    /// meanwhile, is dropped.
+    /// Looks for what `reader` is about to read; `wanted` is what the index tells of it. What was read for another plan,
+    /// because segments were exchanged meanwhile, is dropped.
     pub fn find(&mut self, reader: Reader, wanted: Span) -> Found {
-        let fits = |span: &Span| (span.segment, span.position) == (wanted.segment, wanted.position);
-        match self.readers.get(&reader).map(|followed| &followed.stage) {
-            None => return Found::Unknown,
-            Some(Stage::InWork { span, .. }) if fits(span) => return Found::InWork,
-            Some(_) => {}
+        let Some(followed) = self.readers.get(&reader) else { return Found::Unknown };
+        let span = followed.span;
+        let fits = span.segment == wanted.segment && span.position >= wanted.position;
+        if fits && matches!(followed.stage, Stage::InWork { .. }) {
+            return Found::InWork;
         }
-        match self.readers.remove(&reader).map(|followed| followed.stage) {
-            Some(Stage::Ready { span, bytes }) => {
-                self.bytes_held -= bytes.len();
-                if fits(&span) {
-                    return Found::Ready(bytes);
-                }
-                self.bytes_wasted += bytes.len() as u64;
+        // The bytes of one in work are held until its ticket comes back.
+        if let Some(Followed { stage: Stage::Ready(bytes), .. }) = self.readers.remove(&reader) {
+            self.bytes_held -= bytes.len();
+            if fits {
+                return Found::Ready(bytes, span);
             }
-            // Its bytes are held until its ticket comes back.
-            Some(Stage::InWork { .. } | Stage::Followed) | None => {}
+            self.bytes_wasted += bytes.len() as u64;
         }
-        Found::Follows
+        Found::Follows(fits.then_some(span))
     }
 
-    /// A reader was answered up to `reader.next`; `then` is its next read if that will go to a segment and reading it
-    /// now is wanted, which is when this one followed another. With a ticket it is to be read.
-    pub fn answered(&mut self, reader: Reader, then: Option<Span>, now: TimestampMs) -> Option<Ticket> {
-        if self.bytes_max == 0 || self.readers.contains_key(&reader) {
+    /// A reader was answered up to `reader.next` and will read `then`, which starts at the batch there. With a ticket it
+    /// is to be read now, which is wanted only where the answered read followed another.
+    pub fn answered(&mut self, reader: Reader, then: Span, is_wanted: bool, now: TimestampMs) -> Option<Ticket> {
+        if self.readers.contains_key(&reader) {
             return None;
         }
         if self.readers.len() >= READERS_FOLLOWED_MAX
@@ -147,19 +149,13 @@ impl ReadAhead {
         {
             return None;
         }
-        let stage = match then {
-            Some(span) if self.has_room(span.bytes, now) => {
-                self.bytes_held += span.bytes;
-                self.tickets += 1;
-                Stage::InWork { span, number: self.tickets }
-            }
-            _ => Stage::Followed,
-        };
-        let ticket = match stage {
-            Stage::InWork { span, number } => Some(Ticket { reader, span, number }),
-            _ => None,
-        };
-        self.readers.insert(reader, Followed { stage, since: now });
+        let ticket = (is_wanted && self.has_room(then.bytes, now)).then(|| {
+            self.bytes_held += then.bytes;
+            self.tickets += 1;
+            Ticket { reader, span: then, number: self.tickets }
+        });
+        let stage = ticket.as_ref().map_or(Stage::Followed, |ticket| Stage::InWork { number: ticket.number });
+        self.readers.insert(reader, Followed { stage, span: then, since: now });
         ticket
     }
 
@@ -168,12 +164,12 @@ impl ReadAhead {
         let Ticket { reader, span, number } = ticket;
         self.bytes_held -= span.bytes;
         let followed = self.readers.get_mut(&reader);
-        let waiting = followed.filter(|f| matches!(f.stage, Stage::InWork { number: of, .. } if of == number));
+        let waiting = followed.filter(|f| matches!(f.stage, Stage::InWork { number: of } if of == number));
         match (waiting, read) {
             (Some(followed), Some(bytes)) => {
                 assert!(bytes.len() <= span.bytes, "{} bytes of {span:?} were read", bytes.len());
                 self.bytes_held += bytes.len();
-                *followed = Followed { stage: Stage::Ready { span, bytes }, since: now };
+                *followed = Followed { stage: Stage::Ready(bytes), span, since: now };
             }
             (Some(followed), None) => followed.stage = Stage::Followed,
             (None, Some(bytes)) => self.bytes_wasted += bytes.len() as u64,
@@ -183,7 +179,7 @@ impl ReadAhead {
 
     fn has_room(&mut self, bytes: usize, now: TimestampMs) -> bool {
         while self.bytes_held + bytes > self.bytes_max {
-            if !self.drop_oldest(now, |stage| matches!(stage, Stage::Ready { .. })) {
+            if !self.drop_oldest(now, |stage| matches!(stage, Stage::Ready(_))) {
                 return false;
             }
         }
@@ -199,7 +195,7 @@ impl ReadAhead {
         if now.0 - followed.since.0 < STALE_MS {
             return false;
         }
-        if let Some(Followed { stage: Stage::Ready { bytes, .. }, .. }) = self.readers.remove(&reader) {
+        if let Some(Followed { stage: Stage::Ready(bytes), .. }) = self.readers.remove(&reader) {
             self.bytes_held -= bytes.len();
             self.bytes_wasted += bytes.len() as u64;
         }

@@ -31,13 +31,13 @@ fn later(ms: i64) -> TimestampMs {
 fn a_first_read_is_remembered_and_the_second_has_the_third_read_ahead() {
     let mut ahead = ReadAhead::new(1000);
     assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Unknown);
-    assert!(ahead.answered(reader(0, 100), None, NOW).is_none());
-    assert_eq!(ahead.find(reader(0, 100), span(100)), Found::Follows);
-    let ticket = ahead.answered(reader(0, 200), Some(span(200)), NOW).expect("there is room");
+    assert!(ahead.answered(reader(0, 100), span(100), false, NOW).is_none());
+    assert_eq!(ahead.find(reader(0, 100), span(90)), Found::Follows(Some(span(100))), "the exact place");
+    let ticket = ahead.answered(reader(0, 200), span(200), true, NOW).expect("there is room");
     assert_eq!(ahead.find(reader(0, 200), span(200)), Found::InWork);
     assert_eq!(ahead.bytes_held(), CHUNK_BYTES);
     ahead.ended(ticket, Some(content(span(200))), NOW);
-    assert_eq!(ahead.find(reader(0, 200), span(200)), Found::Ready(content(span(200))));
+    assert_eq!(ahead.find(reader(0, 200), span(200)), Found::Ready(content(span(200)), span(200)));
     assert_eq!(ahead.find(reader(0, 200), span(200)), Found::Unknown, "it is handed out once");
     assert_eq!((ahead.bytes_held(), ahead.bytes_wasted()), (0, 0));
 }
@@ -46,43 +46,43 @@ fn a_first_read_is_remembered_and_the_second_has_the_third_read_ahead() {
 fn what_was_read_of_a_segment_that_was_exchanged_is_not_handed_out() {
     let mut ahead = ReadAhead::new(1000);
     let other = Span { segment: SegmentId { generation: 1, ..span(0).segment }, ..span(0) };
-    let ticket = ahead.answered(reader(0, 0), Some(span(0)), NOW).unwrap();
+    let ticket = ahead.answered(reader(0, 0), span(0), true, NOW).unwrap();
     ahead.ended(ticket, Some(content(span(0))), NOW);
-    assert_eq!(ahead.find(reader(0, 0), other), Found::Follows);
+    assert_eq!(ahead.find(reader(0, 0), other), Found::Follows(None));
     assert_eq!((ahead.bytes_held(), ahead.bytes_wasted()), (0, 100));
 
-    let ticket = ahead.answered(reader(0, 0), Some(span(0)), NOW).unwrap();
-    assert_eq!(ahead.find(reader(0, 0), other), Found::Follows, "also while it is in work");
-    let again = ahead.answered(reader(0, 0), Some(other), NOW).unwrap();
+    let ticket = ahead.answered(reader(0, 0), span(0), true, NOW).unwrap();
+    assert_eq!(ahead.find(reader(0, 0), other), Found::Follows(None), "also while it is in work");
+    let again = ahead.answered(reader(0, 0), other, true, NOW).unwrap();
     ahead.ended(ticket, Some(content(span(0))), NOW);
     assert_eq!(ahead.find(reader(0, 0), other), Found::InWork, "the late one does not stand for the new one");
     ahead.ended(again, Some(content(other)), NOW);
-    assert!(matches!(ahead.find(reader(0, 0), other), Found::Ready(_)));
+    assert!(matches!(ahead.find(reader(0, 0), other), Found::Ready(..)));
     assert_eq!((ahead.bytes_held(), ahead.bytes_wasted()), (0, 200));
 }
 
 #[test]
 fn a_read_that_failed_leaves_the_reader_to_itself() {
     let mut ahead = ReadAhead::new(1000);
-    let ticket = ahead.answered(reader(0, 0), Some(span(0)), NOW).unwrap();
+    let ticket = ahead.answered(reader(0, 0), span(0), true, NOW).unwrap();
     ahead.ended(ticket, None, NOW);
     assert_eq!(ahead.bytes_held(), 0);
-    assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Follows);
+    assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Follows(Some(span(0))));
 }
 
 #[test]
 fn readers_that_are_alive_do_not_push_each_other_out_and_the_stale_make_room() {
     let mut ahead = ReadAhead::new(2 * CHUNK_BYTES);
     for partition in 0..2 {
-        let ticket = ahead.answered(reader(partition, 0), Some(span(0)), later(i64::from(partition))).unwrap();
+        let ticket = ahead.answered(reader(partition, 0), span(0), true, later(i64::from(partition))).unwrap();
         ahead.ended(ticket, Some(content(span(0))), later(i64::from(partition)));
     }
-    assert!(ahead.answered(reader(2, 0), Some(span(0)), later(STALE_MS - 1)).is_none());
+    assert!(ahead.answered(reader(2, 0), span(0), true, later(STALE_MS - 1)).is_none());
     assert_eq!(ahead.bytes_held(), 2 * CHUNK_BYTES);
-    assert!(ahead.answered(reader(3, 0), Some(span(0)), later(STALE_MS)).is_some());
+    assert!(ahead.answered(reader(3, 0), span(0), true, later(STALE_MS)).is_some());
     assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Unknown, "the oldest went");
-    assert_eq!(ahead.find(reader(1, 0), span(0)), Found::Ready(content(span(0))));
-    assert_eq!(ahead.find(reader(2, 0), span(0)), Found::Follows, "without room it is followed");
+    assert_eq!(ahead.find(reader(1, 0), span(0)), Found::Ready(content(span(0)), span(0)));
+    assert_eq!(ahead.find(reader(2, 0), span(0)), Found::Follows(Some(span(0))), "without room it is followed");
 }
 
 #[test]
@@ -90,19 +90,19 @@ fn no_more_readers_than_the_limit_are_followed() {
     let mut ahead = ReadAhead::new(1000);
     let count = i64::try_from(READERS_FOLLOWED_MAX).unwrap();
     for next in 0..count + 1 {
-        assert!(ahead.answered(reader(0, next), None, NOW).is_none());
+        assert!(ahead.answered(reader(0, next), span(0), false, NOW).is_none());
     }
     assert_eq!(ahead.find(reader(0, count), span(count)), Found::Unknown);
-    assert!(ahead.answered(reader(0, count), None, later(STALE_MS)).is_none());
-    assert_eq!(ahead.find(reader(0, count), span(count)), Found::Follows);
+    assert!(ahead.answered(reader(0, count), span(0), false, later(STALE_MS)).is_none());
+    assert_eq!(ahead.find(reader(0, count), span(0)), Found::Follows(Some(span(0))));
     assert_eq!(ahead.readers.len(), READERS_FOLLOWED_MAX - 1);
 }
 
 #[test]
-fn with_no_memory_for_it_nobody_is_followed() {
+fn with_no_memory_for_it_only_places_are_known() {
     let mut ahead = ReadAhead::new(0);
-    assert!(ahead.answered(reader(0, 0), None, NOW).is_none());
-    assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Unknown);
+    assert!(ahead.answered(reader(0, 0), span(0), true, NOW).is_none());
+    assert_eq!(ahead.find(reader(0, 0), span(0)), Found::Follows(Some(span(0))));
 }
 
 #[derive(Clone, Debug)]
@@ -135,14 +135,18 @@ proptest! {
                     let follows = match ahead.find(reader(partition, at), span(at)) {
                         Found::InWork => continue,
                         Found::Unknown => false,
-                        Found::Follows => true,
-                        Found::Ready(bytes) => {
-                            prop_assert!(content(span(at)).starts_with(&bytes));
+                        Found::Follows(known) => {
+                            prop_assert_eq!(known, Some(span(at)));
+                            true
+                        }
+                        Found::Ready(bytes, of) => {
+                            prop_assert_eq!(of, span(at));
+                            prop_assert!(content(of).starts_with(&bytes));
                             true
                         }
                     };
                     let next = at + CHUNK_BYTES as i64;
-                    let ticket = ahead.answered(reader(partition, next), follows.then(|| span(next)), now);
+                    let ticket = ahead.answered(reader(partition, next), span(next), follows, now);
                     prop_assert!(ticket.is_none() || follows);
                     tickets.extend(ticket);
                 }
@@ -155,7 +159,7 @@ proptest! {
                 Step::Wait(ms) => now.0 += ms,
             }
             let ready: usize = ahead.readers.values().map(|followed| match &followed.stage {
-                Stage::Ready { bytes, .. } => bytes.len(),
+                Stage::Ready(bytes) => bytes.len(),
                 _ => 0,
             }).sum();
             prop_assert_eq!(ahead.bytes_held(), ready + tickets.len() * CHUNK_BYTES);

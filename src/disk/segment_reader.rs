@@ -5,7 +5,7 @@
 //! Failure: an error names file and position; a range that
 //! reaches beyond the file is an error, for the caller knows how much is durable.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -31,6 +31,7 @@ pub struct SegmentReaders {
     options: FileOptions,
     open_max: usize,
     cache: RefCell<Cache>,
+    read_bytes: Cell<u64>,
 }
 
 impl SegmentReaders {
@@ -39,18 +40,25 @@ impl SegmentReaders {
     pub fn new(mode: FileMode, open_max: usize) -> Self {
         assert!(open_max > 0, "reading needs a file");
         let options = FileOptions { mode, durable: false, faults: None };
-        Self { options, open_max, cache: RefCell::default() }
+        Self { options, open_max, cache: RefCell::default(), read_bytes: Cell::new(0) }
     }
 
     /// Exactly `len` bytes of the file at `path` from `position`.
     pub async fn read(&self, path: &Path, position: u64, len: usize) -> Result<Bytes, DiskError> {
         let file = self.file(path).await?;
         let bytes = file.read(position, len).await?;
+        self.read_bytes.set(self.read_bytes.get() + bytes.len() as u64);
         if bytes.len() == len {
             return Ok(bytes);
         }
         let end = position + bytes.len() as u64;
         Err(DiskError::invalid("read", path, format!("the file ends at byte {end} of {}", position + len as u64)))
+    }
+
+    /// Bytes read since the start.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.get()
     }
 
     /// Forgets the files below a directory, or one file, before it is removed.

@@ -7,6 +7,7 @@ use oncilla_shards::batch::build::BatchBuilder;
 use oncilla_shards::batch::headers;
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::Offset;
+use oncilla_shards::limits::INDEX_INTERVAL_BYTES;
 use oncilla_shards::shard::{Effects, Sent};
 
 use super::read;
@@ -22,13 +23,17 @@ const READ_BYTES_MAX: usize = 2500;
 /// Batches of one record that tell from each other.
 async fn append_all(ctx: &Rc<Ctx>) {
     for at in 0..BATCHES {
-        let value = [u8::try_from(at).expect("few"); VALUE_BYTES];
-        let batch = Bytes::from(BatchBuilder::new().record(None, Some(&value)).build());
-        let mut effects = Effects::new();
-        ctx.shard.borrow_mut().append(&KEY, Sent::unchecked(&batch, 9), now_ms(), None, &mut effects);
-        ctx.carry_out(effects);
+        append_one(ctx, &[u8::try_from(at).expect("few"); VALUE_BYTES]);
     }
     ctx.files.writing_ended(&[KEY]).await;
+}
+
+/// Hands over a batch of one record.
+fn append_one(ctx: &Rc<Ctx>, value: &[u8]) {
+    let batch = Bytes::from(BatchBuilder::new().record(None, Some(value)).build());
+    let mut effects = Effects::new();
+    ctx.shard.borrow_mut().append(&KEY, Sent::unchecked(&batch, 9), now_ms(), None, &mut effects);
+    ctx.carry_out(effects);
 }
 
 async fn read_from(ctx: &Rc<Ctx>, from: Offset, bytes_max: usize) -> Result<Vec<u8>, ErrorCode> {
@@ -57,6 +62,27 @@ fn a_reader_that_goes_on_gets_what_one_read_of_everything_gives() {
         // Of 20 reads the first follows none and the second had nothing read ahead of it.
         assert_eq!(ctx.metrics.read_ahead_hits.get(), 18);
         assert_eq!(ctx.files.ahead.borrow().bytes_held(), 0, "behind the end there is nothing to read ahead");
+    });
+}
+
+#[test]
+fn batches_larger_than_the_interval_of_the_index_are_read_once() {
+    with_topic(|ctx, _root| async move {
+        const LARGE_BYTES: usize = 3 * INDEX_INTERVAL_BYTES as usize;
+        for _ in 0..8 {
+            append_one(&ctx, &vec![7; LARGE_BYTES]);
+            ctx.files.writing_ended(&[KEY]).await;
+        }
+        let mut from = Offset(0);
+        while from < Offset(8) {
+            let step = read(&ctx, &KEY, from, Offset(8), LARGE_BYTES + 1000, true).await.expect("readable").concat();
+            from = headers(&step).last().expect("progress").next_offset();
+            assert_eq!(step.len() / LARGE_BYTES, 1);
+        }
+        let read_bytes = ctx.files.readers.read_bytes();
+        // The first is read from where the index says, and a piece of the second with it.
+        let most = (8 * (LARGE_BYTES + 1000) + 2 * INDEX_INTERVAL_BYTES as usize) as u64;
+        assert!(read_bytes <= most, "{read_bytes} bytes were read, {most} are enough");
     });
 }
 

@@ -8,6 +8,7 @@ use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, PartitionKey};
 use oncilla_shards::partition::{Partition, ReadPlan, SegmentId, Trimmed, trim};
 use oncilla_shards::producers::AbortedTxn;
+use oncilla_shards::read_ahead::Span;
 use smallvec::SmallVec;
 
 use super::ahead;
@@ -40,16 +41,19 @@ pub async fn read(
             return Ok(slices.into_iter().collect());
         };
         ctx.metrics.cache_misses.add(1);
+        let claim = ahead::claim(ctx, key, Span { segment, position, bytes }, from).await;
+        let (position, bytes) = match claim.position {
+            // The batches before it need not be read.
+            Some(exact) => (exact, ahead::exact_bytes(bytes_max)),
+            None => (position, bytes),
+        };
         let place = Place { key: *key, segment, position, segment_bytes };
         let cut = |read: &Bytes| trim(read, from, limit, bytes_max, first_whole);
-        let claim = ahead::claim(ctx, place, bytes, from).await;
         match read_file(ctx, place, bytes, claim.bytes, from, cut).await {
-            Ok(batches) => {
-                let batches = batches.filter(|batches| !batches.is_empty());
-                if let Some(batches) = &batches {
-                    ahead::go_on(ctx, key, batches, bytes_max, claim.follows);
-                }
-                return Ok(batches.into_iter().collect());
+            Ok(None) => return Ok(SmallVec::new()),
+            Ok(Some((batches, end))) => {
+                ahead::go_on(ctx, key, &batches, (segment, end), bytes_max, claim.follows);
+                return Ok([batches].into_iter().filter(|batches| !batches.is_empty()).collect());
             }
             Err(Unread::Code(code)) => return Err(code),
             // The cleaned one is there before its sources are removed: the next plan finds it.
@@ -119,8 +123,8 @@ pub struct Place {
     pub segment_bytes: u64,
 }
 
-/// Reads from `place` until `cut` is content with what was read; `None` at the segment's end. `first` is what was read
-/// of it before.
+/// Reads from `place` until `cut` is content with what was read; gives it with the position of its end, `None` at the
+/// segment's end. `first` is what was read of it before.
 async fn read_file(
     ctx: &Rc<Ctx>,
     mut place: Place,
@@ -128,7 +132,7 @@ async fn read_file(
     mut first: Option<Bytes>,
     from: Offset,
     cut: impl Fn(&Bytes) -> Trimmed,
-) -> Result<Option<Bytes>, Unread> {
+) -> Result<Option<(Bytes, u64)>, Unread> {
     loop {
         let left = usize::try_from(place.segment_bytes - place.position).unwrap_or(usize::MAX);
         if left == 0 {
@@ -139,7 +143,10 @@ async fn read_file(
             None => read_at(ctx, place, bytes.min(left), from).await?,
         };
         match cut(&read) {
-            Trimmed::Batches(batches) => return Ok(Some(batches)),
+            Trimmed::Batches(batches) => {
+                let end = batches.as_ptr_range().end as usize - read.as_ptr() as usize;
+                return Ok(Some((batches, place.position + end as u64)));
+            }
             Trimmed::More(more) if more > read.len() && more <= left => bytes = more,
             Trimmed::Skip(skip) if skip > 0 => place.position += skip as u64,
             Trimmed::More(_) | Trimmed::Skip(_) | Trimmed::Damaged => {
@@ -156,6 +163,7 @@ pub(super) async fn read_at(ctx: &Rc<Ctx>, place: Place, bytes: usize, from: Off
     let directory = ctx.files.directory(ctx, &place.key).ok_or(gone)?;
     let path = place.segment.path(&directory, SegmentFile::Log);
     let read = ctx.files.readers.read(&path, place.position, bytes).await;
+    ctx.metrics.segment_read_bytes.store(ctx.files.readers.read_bytes());
     if is_gone(ctx, &place.key) {
         // It may have been opened after the deletion had closed what was open.
         ctx.files.readers.forget(&path);
@@ -188,5 +196,5 @@ pub async fn scan_step(ctx: &Rc<Ctx>, place: Place) -> Result<Bytes, Unread> {
     // No offset is asked for, so none can be out of range.
     let found =
         read_file(ctx, place, SCAN_BYTES, None, all, |read| trim(read, Offset(-1), all, SCAN_BYTES, true)).await?;
-    Ok(found.unwrap_or_default())
+    Ok(found.map(|(batches, _)| batches).unwrap_or_default())
 }

@@ -48,6 +48,7 @@ const COUNTERS: &[CounterRow] = &[
     ("storage_slot_checkpoints", "Slots written anew as a checkpoint", |s| &s.slot_checkpoints),
     ("storage_cache_hits", "Reads answered by the tail cache", |s| &s.cache_hits),
     ("storage_cache_misses", "Reads that went to a file", |s| &s.cache_misses),
+    ("storage_segment_read_bytes", "Bytes of segments read from files", |s| &s.segment_read_bytes),
     ("storage_read_ahead_hits", "Reads of files whose bytes had been read ahead", |s| &s.read_ahead_hits),
     ("storage_read_ahead_wasted_bytes", "Bytes read ahead that nobody asked for", |s| &s.read_ahead_wasted_bytes),
     ("storage_cleaner_runs", "Logs that compaction went through", |s| &s.cleaner_runs),
