@@ -34,6 +34,8 @@ pub struct Load<'a> {
     pub recorder: &'a Arc<Recorder>,
     pub lanes: &'a [Lane],
     pub pace: Pace,
+    /// When the first commit is due, at a rate.
+    pub begin_ns: u64,
     /// Threads that take answers.
     pub readers: usize,
     /// Told from outside that it is to end.
@@ -87,7 +89,7 @@ impl Load<'_> {
         match self.pace {
             Pace::Rate(rate) => {
                 let turns = self.lanes.len() as u64;
-                let schedule = Schedule::new(self.clock.now_ns(), rate);
+                let schedule = Schedule::new(self.begin_ns, rate);
                 sender.open_loop(&schedule, |number, intended_ns| {
                     let turn = usize::try_from(number % turns).expect("the number of a group");
                     self.lanes[turn].send(intended_ns, self.clock.now_ns())

@@ -64,6 +64,7 @@ pub fn run(args: &Args, session: &mut Session) -> anyhow::Result<Outcome> {
         recorder: &recorder,
         lanes: &lanes,
         pace,
+        begin_ns: session.now_ns(),
         readers: usize::from(args.common.client_threads),
         stop: &session.stop,
     };
