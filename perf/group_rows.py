@@ -1,7 +1,8 @@
 """Groups for perf/compare: how long 100 members take to settle, and how long a commit takes at 1,000 a second.
 
-oncilla-perf commits. The members are raw requests from one loop in one thread, so that both sides meet the same client. A member of a classic
-group hears of a rebalance by its heartbeat, every 50 ms here; a member of a consumer group moves on at each of its own.
+oncilla-perf commits. The members are raw requests from one loop in one thread, so that both sides meet the same
+client. A member of a classic group hears of a rebalance by its heartbeat, every 50 ms here; a member of a consumer group
+moves on at each of its own.
 """
 
 import selectors

@@ -94,8 +94,8 @@ pub struct Options {
     /// Length of what goes before and is not measured.
     #[arg(long, default_value_t = 2)]
     pub warmup_seconds: u32,
-    /// How long the program may take beyond --seconds and --warmup-seconds before it is killed. Fetch, and librdkafka at
-    /// saturation, end with their records instead of after seconds: raise it for what is large or slow there.
+    /// How long the program may take beyond --seconds and --warmup-seconds before it is killed. Fetch, and librdkafka
+    /// at saturation, end with their records instead of after seconds: raise it for what is large or slow there.
     #[arg(long, default_value_t = GRACE_SECONDS)]
     pub grace_seconds: u32,
     /// Bytes of each record's value; what fetch takes each record for.
