@@ -1,7 +1,8 @@
 """Groups for perf/compare: how long 100 members take to settle, and how long a commit takes at 1,000 a second.
 
-The members are raw requests from one loop in one thread, so that both sides meet the same client. A member of a classic
-group hears of a rebalance by its heartbeat, every 50 ms here; a member of a consumer group moves on at each of its own.
+oncilla-perf commits. The members are raw requests from one loop in one thread, so that both sides meet the same
+client. A member of a classic group hears of a rebalance by its heartbeat, every 50 ms here; a member of a consumer group
+moves on at each of its own.
 """
 
 import selectors
@@ -9,13 +10,14 @@ import statistics
 import time
 
 from disk_floor import Floor
-from schema import layout
+from own_tool import loaded
 from wire import Cluster, Connection, decode_answer
 
 from groups import Group, assignment, subscription
 
 MEMBERS = 100
 BEAT_S = 0.05
+COMMITS_PER_SECOND = 1000
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
@@ -164,62 +166,22 @@ def flush_each_write(side, server, topic):
     time.sleep(0.5)
 
 
-def commit_latencies(server, topic, rate, seconds, warmup, groups=16):
-    """Microseconds from when each commit was due until its answer, sorted."""
-    selector = selectors.DefaultSelector()
-    lanes = []
-    for n in range(groups):
-        group = Group(server.address(), f"commits-{n}")
-        lane = {"connection": Connection(group.address), "due": {}, "group": group.name}
-        group.end()
-        selector.register(lane["connection"].socket, selectors.EVENT_READ, lane)
-        lanes.append(lane)
-    out, sent, began = [], 0, time.monotonic()
-    total = rate * (seconds + warmup)
-    answered = 0
-    request = layout("OffsetCommitRequest", 9)
-    while answered < total:
-        now = time.monotonic()
-        while sent < total and began + sent / rate <= now:
-            lane = lanes[sent % groups]
-            row = {"PartitionIndex": sent % 4, "CommittedOffset": sent, "CommittedMetadata": ""}
-            value = {"GroupId": lane["group"], "GenerationIdOrMemberEpoch": -1}
-            value["Topics"] = [{"Name": topic, "Partitions": [row]}]
-            connection = lane["connection"]
-            connection.send(connection.request("OffsetCommit", 9, raw=request.encode(value)))
-            lane["due"][connection.correlation] = (sent, began + sent / rate)
-            sent += 1
-        wait = max(0, began + sent / rate - time.monotonic()) if sent < total else 0.1
-        for key, _ in selector.select(wait):
-            correlation, body = key.data["connection"].answer()
-            number, due = key.data["due"].pop(correlation)
-            answered += 1
-            if number >= rate * warmup:
-                out.append((time.monotonic() - due) * 1e6)
-            if answered % 100 == 0:
-                got = decode_answer("OffsetCommit", 9, body)
-                assert got["Topics"][0]["Partitions"][0]["ErrorCode"] == 0, got
-        assert time.monotonic() - began < seconds + warmup + 120, f"{answered} of {total} commits were answered"
-    for lane in lanes:
-        lane["connection"].close()
-    return sorted(out)
-
-
 def joins(side, _):
     label = f"G1 {MEMBERS} members join and settle,"
     return {f"{label} {n} (ms, less)": settle(side, k) for n, k in (("classic", Classic), ("KIP-848", Consumer))}
 
 
 def commits(side, scaled):
+    """16 groups take turns; each commit is one offset, and its time counts from when it was due."""
     with side.start(SETTINGS) as server:
-        topic = side.topic(server, 4)
+        topic = side.topic(server, 1)
         offsets_durable(side, server)
         floor = Floor(server.data)
-        times = commit_latencies(server, topic, 1000, scaled(10, 4), scaled(3, 2))
-        at = lambda share: times[min(len(times) - 1, int(len(times) * share))]
+        length = ("--seconds", scaled(10, 4), "--warmup-seconds", scaled(3, 2))
+        times = loaded(server, "offsets", "--topic", topic, "--rate", COMMITS_PER_SECOND, *length)["offset_commit"]
         rows = {}
-        for name, share in (("p50", 0.5), ("p99", 0.99)):
-            rows[f"G2 OffsetCommit at 1,000/s, {name} (us, less)"] = at(share)
+        for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
+            rows[f"G2 OffsetCommit at {COMMITS_PER_SECOND:,}/s, {name} (us, less)"] = times[name]
             rows[f"G2 a durable 4 KiB write beside it, {name} (us)"] = floor.micros(share)
         return rows
 

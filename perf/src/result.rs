@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 1;
 pub struct Run {
     /// [`FORMAT`].
     pub format: u32,
-    /// The mode: `produce`, `fetch`, `e2e`, `txn`, `connections`, `partitions`, `recovery`.
+    /// The mode: `produce`, `fetch`, `e2e`, `txn`, `offsets`, `connections`, `partitions`, `recovery`.
     pub mode: String,
     /// Who made the load: `oncilla`, `java`, `librdkafka`.
     pub client: String,

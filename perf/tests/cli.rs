@@ -26,7 +26,7 @@ fn refused(args: &[&str], words: &[&str]) {
 #[test]
 fn every_mode_explains_itself() {
     let help = String::from_utf8(perf(&["--help"]).stdout).expect("text");
-    for mode in ["produce", "fetch", "e2e", "txn", "connections", "partitions", "recovery", "floor"] {
+    for mode in ["produce", "fetch", "e2e", "txn", "offsets", "connections", "partitions", "recovery", "floor"] {
         assert!(help.contains(&format!("\n  {mode} ")), "{mode}: {help}");
         let own = perf(&[mode, "--help"]);
         assert!(own.status.success() && own.stdout.len() > 200, "{mode}");

@@ -103,7 +103,8 @@ impl Connection {
         Ok(version)
     }
 
-    fn version<R: Request>(&self, version_max: i16) -> Result<i16, ClientError> {
+    /// The version that a request goes out in: the highest that both sides speak, and at most `version_max`.
+    pub fn version<R: Request>(&self, version_max: i16) -> Result<i16, ClientError> {
         let own = R::VERSIONS;
         let (min, max) = self.versions.get(&R::KEY).copied().unwrap_or((0, -1));
         let version = own.max.min(max).min(version_max);
@@ -115,6 +116,11 @@ impl Connection {
             )));
         }
         Ok(version)
+    }
+
+    /// The socket, for requests that are written and read in another way. No answer is under way on it.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
     }
 
     fn receive(&mut self) -> Result<Bytes, ClientError> {

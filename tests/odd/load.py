@@ -7,7 +7,9 @@ import subprocess
 
 from report import Skip, expect
 from servers import ROOT
-from wire import Cluster
+from wire import Cluster, Connection
+
+from groups import Group
 
 SHORT = ("--seconds", "0.8", "--warmup-seconds", "0.2", "--record-bytes", "100")
 
@@ -17,6 +19,7 @@ def checks(report, server):
         ("perf produce reports every record of its schedule and takes its topic away", produce),
         ("perf e2e finds every record once and in order, also in transactions", e2e),
         ("perf txn reports the phases of commits and aborts", txn),
+        ("perf offsets reports every commit of its schedule and takes its groups away", offsets),
         ("perf ends with 1 and one sentence for what it cannot do", refusals),
     ):
         report.check(name, run, server)
@@ -48,7 +51,9 @@ def measured(server, mode, *args):
 
 
 def topics(server):
-    return {topic["Name"] for topic in Cluster(server.address()).call("Metadata", 9, {"Topics": None})["Topics"]}
+    """Those of users: a broker makes its own when it needs them."""
+    listed = Cluster(server.address()).call("Metadata", 9, {"Topics": None})["Topics"]
+    return {topic["Name"] for topic in listed if not topic["IsInternal"]}
 
 
 def produce(server):
@@ -83,6 +88,40 @@ def txn(server):
     return f"{count['commit']} commits"
 
 
+def groups(server):
+    """Groups of every node, as each knows its own."""
+    nodes = Cluster(server.address()).call("Metadata", 9, {"Topics": []})["Brokers"]
+    listed = [Connection((n["Host"], n["Port"])).call("ListGroups", 4, {"StatesFilter": []})["Groups"] for n in nodes]
+    return {group["GroupId"] for of_node in listed for group in of_node}
+
+
+def offsets(server):
+    before = topics(server), groups(server)
+    length = ("--partitions", 3, "--groups", 5)
+    run, quantities = measured(server, "offsets", "--rate", 500, *length)
+    one = quantities["offset_commit"]
+    assert abs(one["count"] - 400) <= 1, one["count"]
+    expect("by second", sum(second["count"] for second in one["by_second"]), one["count"])
+    assert dict(run["figures"])["offset_commit_sent_late_p50_us"] > 0, run["figures"]
+    expect("options", [dict(run["options"])[name] for name in ("groups", "partitions", "rate")], ["5", "3", "500"])
+    _, saturated = measured(server, "offsets", "--saturate", "--outstanding", 3, *length)
+    assert saturated["offset_commit"]["count"] > 0, saturated
+    expect("topics and groups", (topics(server), groups(server)), before)
+    # The last commit of a group is there, for each partition: the warm-up and the first one count too.
+    kept = ("--topic", "perf-offsets", "--keep", "--groups", 1, "--partitions", 3)
+    run, quantities = measured(server, "offsets", "--rate", 100, *kept)
+    name = (groups(server) - before[1]).pop()
+    group = Group(server.address(), name)
+    committed = {tuple(row[:2]): row[3] for row in group.fetch({"perf-offsets": [0, 1, 2]})[1]}
+    last = max(committed.values())
+    expect("offsets of the last commit", committed, {("perf-offsets", p): last for p in range(3)})
+    assert last + 1 >= quantities["offset_commit"]["count"], (last, quantities["offset_commit"]["count"])
+    expect("delete", group.delete(), 0)
+    group.end()
+    Cluster(server.address()).delete("perf-offsets")
+    return f"{saturated['offset_commit']['count']} commits at saturation"
+
+
 def refusals(server):
     rate = ("--rate", 10)
     small = ("--topic", "perf-small", "--topic-config", "max.message.bytes=200", "--seconds", 0.3)
@@ -90,6 +129,7 @@ def refusals(server):
         (perf(server, "produce", *rate, bootstrap="127.0.0.1:1"), ["127.0.0.1:1", "refused"]),
         (perf(server, "produce", *rate, "-X", "linger.sm=1"), ["linger.sm"]),
         (perf(server, "produce", *rate, "--topic-config", "no.such=1"), ["no.such"]),
+        (perf(server, "offsets", *rate, "-X", "linger.ms=1"), ["-X", "no producers"]),
         (perf(server, "fetch", "--topic", "perf-none"), ["perf-none", "UnknownTopicOrPartition"]),
         (perf(server, "e2e", *rate, *small, "--warmup-seconds", 0), ["3 of 3", "too large"]),
     ):

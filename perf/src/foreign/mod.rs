@@ -3,15 +3,17 @@
 //!
 //! The programs are in `perf/java` and `perf/librdkafka` and travel inside of this executable; what they need (a Java,
 //! the jars, a Python with confluent-kafka, rdkafka_performance) has to be on the machine and is named when it is not.
-//! A figure that a client's tools do not tell is left out. A run with failures writes its JSON and is an error.
+//! A figure that a client's tools do not tell is left out. A run with failures writes its JSON and is an error, and a
+//! program that does not end is killed.
 
 mod options;
 mod performance;
+mod program;
 mod samples;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,6 +25,7 @@ use crate::result::{FORMAT, Quantity, Run, Target};
 use crate::target::{NewTopic, Target as Cluster, Topic};
 pub use options::Options;
 use options::{Client, Mode};
+use program::{ended, finish};
 
 /// The setting of a topic that says what an acknowledgement stands for.
 const FLUSH_MESSAGES: &str = "flush.messages";
@@ -115,18 +118,6 @@ fn durability(flush_messages: Option<&str>) -> Option<String> {
     })
 }
 
-/// Runs a program to its end; its words are shown if it fails.
-fn finish(mut command: Command, needs: &str) -> Result<Output> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let done = command.stdin(Stdio::null()).output().with_context(|| format!("run {program} ({needs})"))?;
-    if !done.status.success() {
-        let said = [String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)].join("\n");
-        let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        bail!("{program} failed ({}):\n{}", done.status, lines[lines.len().saturating_sub(20)..].join("\n"));
-    }
-    Ok(done)
-}
-
 /// The JSON object that is the last line of a program.
 fn last_line(done: &Output) -> Result<serde_json::Value> {
     let said = String::from_utf8_lossy(&done.stdout);
@@ -209,7 +200,7 @@ fn java(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measured> {
         Mode::Txn => drop(command.arg(format!("producers={}", options.producers)).args(transaction_keys(options))),
         Mode::Produce | Mode::E2e => (),
     }
-    let told = last_line(&finish(command, "a Java of version 17 or later is needed")?)?;
+    let told = last_line(&finish(command, "a Java of version 17 or later is needed", options)?)?;
     let mut measured = measured(options, &told, scratch)?;
     if options.mode == Mode::Fetch {
         let count = number(&told, "n")?;
@@ -234,7 +225,7 @@ fn librdkafka(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measur
     if options.mode == Mode::Txn {
         command.args(transaction_keys(options));
     }
-    let told = last_line(&finish(command, "a Python with confluent-kafka is needed: --python")?)?;
+    let told = last_line(&finish(command, "a Python with confluent-kafka is needed: --python", options)?)?;
     measured(options, &told, scratch)
 }
 
@@ -250,7 +241,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
         command
     };
     let needs = "librdkafka's load generator is needed: --rdkafka-performance";
-    let usage = tool().output().with_context(|| format!("run {} ({needs})", program.display()))?;
+    let usage = ended(tool(), needs, options)?;
     let usage = [usage.stdout, usage.stderr].concat();
     let mut command = tool();
     command.args(["-b", &options.bootstrap, "-t", &topic.name, "-q", "-u"]);
@@ -267,7 +258,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
         command.args(["-P", "-a", "-1", "-X", "enable.idempotence=true", "-s", &size, "-c", &count]);
         "produce"
     };
-    let done = finish(command, needs)?;
+    let done = finish(command, needs, options)?;
     let totals = performance::totals(&String::from_utf8_lossy(&done.stdout), options.record_bytes)?;
     let (count, bytes, failed) = (totals.count, totals.bytes, totals.failed);
     ensure!(count > 0, "no records came through in {name} of topic {}", topic.name);

@@ -1,10 +1,15 @@
 //! Options of `foreign`: those of the modes, by the same names where they mean the same.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use crate::modes::setting;
+
+/// What a program may take beyond its load: its start, the last answers of a client that waits for them, and the whole
+/// of a load that counts records and not seconds.
+const GRACE_SECONDS: u32 = 300;
 
 /// Which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -89,6 +94,10 @@ pub struct Options {
     /// Length of what goes before and is not measured.
     #[arg(long, default_value_t = 2)]
     pub warmup_seconds: u32,
+    /// How long the program may take beyond --seconds and --warmup-seconds before it is killed. Fetch, and librdkafka
+    /// at saturation, end with their records instead of after seconds: raise it for what is large or slow there.
+    #[arg(long, default_value_t = GRACE_SECONDS)]
+    pub grace_seconds: u32,
     /// Bytes of each record's value; what fetch takes each record for.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub record_bytes: u64,
@@ -176,6 +185,11 @@ impl Options {
             tell("X", format!("{name}={value}"));
         }
         all
+    }
+
+    /// The longest that the program may take.
+    pub fn limit(&self) -> Duration {
+        [self.seconds, self.warmup_seconds, self.grace_seconds].map(|one| Duration::from_secs(one.into())).iter().sum()
     }
 
     /// Directory of the jars.

@@ -64,7 +64,7 @@ pub struct Common {
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct PaceArgs {
-    /// Records (or transactions) a second, all producers together, on a schedule that nothing moves.
+    /// Records (or transactions, or commits) a second, all clients together, on a schedule that nothing moves.
     #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
     /// As fast as outcomes come in.

@@ -12,7 +12,7 @@ use super::{Common, Outcome, Session};
 use crate::load::clock::Clock;
 use crate::load::recorder::{Recorder, Window};
 
-/// Files that the client itself needs beside its idle connections.
+/// Files that the client itself needs beside its connections.
 const OWN_FILES: u64 = 200;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,7 +33,7 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args, session: &mut Session) -> anyhow::Result<Outcome> {
-    allow_files(args.idle + OWN_FILES)?;
+    allow_files(args.idle)?;
     let pace = args.pace.pace(args.load.outstanding);
     args.load.note(pace, session);
     session.option("idle", args.idle);
@@ -79,9 +79,10 @@ fn open(count: u64, session: &Session) -> anyhow::Result<(Vec<Connection>, Arc<R
     Ok((all, recorder))
 }
 
-/// Raises the limit of open files as far as this process may.
-fn allow_files(needed: u64) -> anyhow::Result<()> {
+/// Raises the limit of open files, as far as this process may, for so many connections and its own files.
+pub(super) fn allow_files(connections: u64) -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = connections.saturating_add(OWN_FILES);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());

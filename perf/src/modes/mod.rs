@@ -4,6 +4,7 @@ mod common;
 mod connections;
 mod e2e;
 mod fetch;
+mod offsets;
 mod partitions;
 mod produce;
 mod reader;
@@ -27,6 +28,12 @@ pub enum Mode {
     E2e(e2e::Args),
     /// Transactions one after the other: phases of each, commits and aborts apart.
     Txn(txn::Args),
+    /// Commit offsets of groups: latency from the intended time of each commit to its answer.
+    ///
+    /// A commit has one offset for each partition of the topic, so --partitions says how many it has. It comes from
+    /// outside of its group, as those of consumers that assign their partitions themselves.
+    /// --topic-config does not reach the topic in which a Kafka keeps offsets.
+    Offsets(offsets::Args),
     /// Produce alone, then beside many idle connections.
     Connections(connections::Args),
     /// Produce at one rate over few partitions, then over many.
@@ -42,6 +49,7 @@ impl Mode {
             Self::Fetch(_) => "fetch",
             Self::E2e(_) => "e2e",
             Self::Txn(_) => "txn",
+            Self::Offsets(_) => "offsets",
             Self::Connections(_) => "connections",
             Self::Partitions(_) => "partitions",
             Self::Recovery(_) => "recovery",
@@ -54,6 +62,7 @@ impl Mode {
             Self::Fetch(args) => &args.common,
             Self::E2e(args) => &args.common,
             Self::Txn(args) => &args.common,
+            Self::Offsets(args) => &args.common,
             Self::Connections(args) => &args.common,
             Self::Partitions(args) => &args.common,
             Self::Recovery(args) => &args.common,
@@ -72,6 +81,7 @@ impl Mode {
             Self::Fetch(args) => fetch::run(args, &mut session)?,
             Self::E2e(args) => e2e::run(args, &mut session)?,
             Self::Txn(args) => txn::run(args, &mut session)?,
+            Self::Offsets(args) => offsets::run(args, &mut session)?,
             Self::Connections(args) => connections::run(args, &mut session)?,
             Self::Partitions(args) => partitions::run(args, &mut session)?,
             Self::Recovery(args) => recovery::run(args, broker.as_mut().expect("just started"), &mut session)?,

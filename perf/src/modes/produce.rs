@@ -123,12 +123,7 @@ impl Load<'_> {
             all.add(one?).expect("the bounds are the same");
         }
         outcome.take(&recorder, session.now_ns());
-        if !all.is_empty() {
-            let us = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
-            outcome.figure(&format!("{}_sent_late_p50_us", self.name), us(0.5));
-            outcome.figure(&format!("{}_sent_late_p99_us", self.name), us(0.99));
-            outcome.figure(&format!("{}_sent_late_max_us", self.name), us(1.0));
-        }
+        outcome.sent_late(self.name, &all);
         Ok(())
     }
 

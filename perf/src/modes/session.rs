@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
 use oncilla::client::native::Producer;
 
 use super::Common;
@@ -49,6 +50,16 @@ pub struct Outcome {
 impl Outcome {
     pub fn figure(&mut self, name: &str, value: f64) {
         self.figures.push((name.to_owned(), value));
+    }
+
+    /// Figures that say how late the client itself sent the operations of quantity `name`.
+    pub fn sent_late(&mut self, name: &str, late: &Histogram<u64>) {
+        if late.is_empty() {
+            return;
+        }
+        for (point, quantile) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
+            self.figure(&format!("{name}_sent_late_{point}_us"), late.value_at_quantile(quantile) as f64 / 1000.0);
+        }
     }
 
     /// Takes what a recorder has; failed operations are faults.
