@@ -1,5 +1,6 @@
 //! Transactions from request to disk, and the short forms of requests that tests of the APIs share.
 
+use bytes::Bytes;
 use kafka_protocol::messages::add_offsets_to_txn_request::AddOffsetsToTxnRequest;
 use kafka_protocol::messages::add_offsets_to_txn_response::AddOffsetsToTxnResponse;
 use kafka_protocol::messages::describe_transactions_request::DescribeTransactionsRequest;
@@ -10,7 +11,9 @@ use kafka_protocol::messages::init_producer_id_request::InitProducerIdRequest;
 use kafka_protocol::messages::init_producer_id_response::InitProducerIdResponse;
 use kafka_protocol::messages::{GroupId, ProducerId as WireProducerId, TransactionalId};
 use kafka_protocol::protocol::StrBytes;
+use oncilla_shards::batch::BatchBuilder;
 use oncilla_shards::ids::{PartitionKey, TimestampMs};
+use oncilla_shards::shard::Sent;
 use oncilla_shards::txn::{Add, AddBy, End, Identity, Init, Outcome};
 
 use super::*;
@@ -190,4 +193,37 @@ fn adopt_is_an_abort_where_nobody_knows_the_producer() {
     assert_eq!(block_on(adopt(&ctx, found(producer((of.0 + 1000, 3))))), Adopted::Abort(ProducerEpoch(3)));
     assert_eq!(block_on(adopt(&ctx, found(producer(of)))), Adopted::Yes);
     assert_eq!(state(&ctx, "x"), "Ongoing", "a write whose add was lost");
+}
+
+/// Writes a record of a transaction without asking anybody.
+async fn write(ctx: &Rc<Ctx>, key: PartitionKey, (id, epoch): (i64, i16), sequence: i32) {
+    let batch = BatchBuilder::new().producer(id, epoch, sequence).transactional();
+    let batch = Bytes::from(batch.record_at(now_ms(), None, Some(b"v"), &[]).build());
+    let mut effects = Vec::new();
+    ctx.shard.borrow_mut().append(&key, Sent::unchecked(&batch, 12), now_ms(), None, &mut effects);
+    ctx.carry_out(effects);
+    ctx.files.writing_ended(&[key]).await;
+}
+
+#[test]
+fn a_look_aborts_what_nobody_knows_and_nothing_else() {
+    let (ctx, _dir) = testing::ctx();
+    testing::create_topic(&ctx, "t", 2);
+    let topic = ctx.image().topic("t").expect("created").id;
+    let [mine, lost] = [0, 1].map(|index| PartitionKey { topic, index });
+    let of = init(&ctx, "x");
+    let open = || [mine, lost].map(|key| ctx.shard.borrow().partition(&key).unwrap().producers().open_transactions());
+    block_on(async {
+        let begun = begin_add(&ctx, "x", add(of, vec![mine], true), deadline()).await;
+        assert!(matches!(begun, Begun::Granted(_)));
+        write(&ctx, mine, of, 0).await;
+        write(&ctx, lost, (77_777, 3), 0).await;
+        reconcile::look(&ctx).await;
+        assert_eq!(open(), [1, 1], "they may have begun just now");
+        reconcile::look(&ctx).await;
+        assert_eq!(open(), [1, 0]);
+    });
+    let stable = ctx.shard.borrow().partition(&lost).unwrap().last_stable_offset();
+    assert_eq!(stable.0, 2, "readers go on behind the marker");
+    assert_eq!(end(&ctx, 4, "x", of, true).0, 0);
 }
