@@ -52,11 +52,13 @@ pub enum Mutation {
     EarlyAdd,
     /// What a start finds open is confirmed without asking its coordinator.
     NoReconcile,
+    /// A look gives up what no coordinator knew, whatever has become of it meanwhile.
+    LateLook,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::EarlyDecision,
         Self::EarlyMarkers,
         Self::LostMarkers,
@@ -64,6 +66,7 @@ impl Mutation {
         Self::EarlyOffsets,
         Self::EarlyAdd,
         Self::NoReconcile,
+        Self::LateLook,
     ];
 }
 
@@ -81,6 +84,8 @@ pub struct Totals {
     pub taken_over: usize,
     pub adopted: usize,
     pub given_up: usize,
+    pub looked_at: usize,
+    pub crossed: usize,
     pub crashes: usize,
     pub torn: usize,
     pub checkpoints: usize,
@@ -102,6 +107,8 @@ impl AddAssign for Totals {
         self.taken_over += other.taken_over;
         self.adopted += other.adopted;
         self.given_up += other.given_up;
+        self.looked_at += other.looked_at;
+        self.crossed += other.crossed;
         self.crashes += other.crashes;
         self.torn += other.torn;
         self.checkpoints += other.checkpoints;
@@ -130,6 +137,8 @@ pub struct Node {
 #[derive(Debug)]
 pub struct World {
     pub rng: Rng,
+    /// Of looks alone: they leave the schedule of everything else as it is.
+    pub look_rng: Rng,
     pub now: Now,
     pub image: Arc<Image>,
     pub mutation: Option<Mutation>,
@@ -185,6 +194,7 @@ impl World {
         };
         let mut world = Self {
             rng,
+            look_rng: Rng::new(!seed),
             now: Now { wall: TimestampMs(1_700_000_000_000), mono_ms: 5_000 },
             image: Arc::new(image()),
             mutation,
@@ -294,6 +304,7 @@ impl World {
         }
         for at in 0..SHARDS {
             self.begin_round(at);
+            self.begin_looking(at);
         }
         self.arrive();
     }
