@@ -19,11 +19,18 @@ const ADOPT_PAUSE_MS: u64 = 20;
 /// Pause before what could not be settled is tried again.
 const PAUSE_MS: u64 = 1_000;
 
+/// Longest time for which a shard that has started keeps its clients waiting (`txn::reconcile`).
+const RECONCILE_WAIT_MS: u64 = 5_000;
+
+/// Starts whose coordinators take longer to answer than clients are kept waiting, and longest time for which they do.
+const SLOW_STARTS_PERCENT: usize = 30;
+const SLOW_START_MS: usize = 2_000;
+
 /// Longest time between two looks: short, so that many cross with an end.
 const LOOK_INTERVAL_MS: usize = 100;
 
 /// Longest time that a question takes: long enough for the transaction to end and the next one to begin.
-const QUESTION_MS: usize = 400;
+const QUESTION_MS: usize = 1_000;
 
 /// What happens later.
 #[derive(Clone, Debug)]
@@ -49,10 +56,11 @@ impl World {
         match timer {
             Timer::Adopt(id, found) => self.ask_about(at, id, found),
             Timer::Round => self.begin_round(at),
-            Timer::Look => self.look(at),
+            // Looks send nothing, so there is nothing to arrive: that would change the schedule of everything else.
+            Timer::Look => return self.look(at),
             Timer::Knows(ticket, asked) => {
                 let known = self.nodes[at].txns.knows(&asked);
-                self.looked(ticket, known);
+                return self.looked(ticket, known);
             }
         }
         self.arrive();
@@ -61,6 +69,22 @@ impl World {
     fn later(&mut self, at: usize, ms: u64, timer: Timer) {
         let number = self.fresh();
         self.timers.insert((self.now.mono_ms + ms, number), (at, timer));
+    }
+
+    /// A start asks about what it found open, now and then only when clients are served already.
+    pub fn begin_reconcile(&mut self) {
+        let is_slow = self.rng.percent(SLOW_STARTS_PERCENT);
+        self.patience_ms = if is_slow { 0 } else { RECONCILE_WAIT_MS };
+        for at in 0..SHARDS {
+            match is_slow {
+                true => {
+                    let ms = self.rng.below(SLOW_START_MS) as u64;
+                    self.later(at, ms, Timer::Round);
+                }
+                false => self.begin_round(at),
+            }
+            self.begin_looking(at);
+        }
     }
 
     /// Asks about everything that is in doubt on a shard.

@@ -57,6 +57,12 @@ impl Truth {
         self.told.len() - 1
     }
 
+    /// Whether anything of a producer's transaction of path B was acknowledged: it has one at each epoch.
+    pub fn is_acknowledged(&self, producer: Identity) -> bool {
+        let mut own = self.told.iter().filter(|told| told.producer == producer);
+        own.any(|told| told.offsets_acknowledged || !told.acknowledged.is_empty())
+    }
+
     /// I3: the last stable offset never goes back, nor beyond what is durable.
     pub fn stable_at(&mut self, partition: i32, stable: Offset, high_watermark: Offset) {
         assert!(stable <= high_watermark, "I3: {stable} is beyond {high_watermark}");

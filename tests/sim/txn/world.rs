@@ -16,7 +16,7 @@ use oncilla_shards::txn::{
 };
 
 use super::client::{Client, TIMEOUT_MS, Target};
-use super::disks::FenceLog;
+use super::disks::{FenceLog, Speeds};
 use super::edges::{Commits, Gathered, Wait};
 use super::logs::Logs;
 use super::messages::{GROUPS, Message, NAMES, PARTITIONS, Peer, Request, SIDE, TOPIC, key};
@@ -31,9 +31,6 @@ pub const SHARDS: usize = 2;
 
 /// Name of each client's id: some ids have two instances at once.
 const CLIENTS: [usize; 6] = [0, 0, 1, 1, 2, 3];
-
-/// Longest time for which a shard that has started keeps its clients waiting (`txn::reconcile`).
-const RECONCILE_WAIT_MS: u64 = 5_000;
 
 /// A step that is said to be done before it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +168,9 @@ pub struct World {
     settings: TxnSettings,
     boots: i32,
     booted_ms: u64,
+    pub speeds: Speeds,
+    /// For how long this start keeps its clients waiting.
+    pub patience_ms: u64,
     is_serving: bool,
     next_producer_id: i64,
 }
@@ -222,6 +222,8 @@ impl World {
             settings,
             boots: 0,
             booted_ms: 0,
+            speeds: Speeds::default(),
+            patience_ms: 0,
             is_serving: false,
             next_producer_id: 1_000,
         };
@@ -302,10 +304,8 @@ impl World {
             self.nodes[node_of(slot)].txns.insert(slot, journal, entries, self.now, &mut effects);
             self.carry_out_txn(node_of(slot), effects);
         }
-        for at in 0..SHARDS {
-            self.begin_round(at);
-            self.begin_looking(at);
-        }
+        self.speeds = Speeds::any(&mut self.rng);
+        self.begin_reconcile();
         self.arrive();
     }
 
@@ -396,7 +396,7 @@ impl World {
     /// A shard accepts clients when nothing that it found open is in doubt, or after a while; time passes for ids when
     /// all do.
     fn accept(&mut self) {
-        let is_late = self.now.mono_ms >= self.booted_ms + RECONCILE_WAIT_MS;
+        let is_late = self.now.mono_ms >= self.booted_ms + self.patience_ms;
         for node in &mut self.nodes {
             node.accepts |= is_late || node.shard.doubted().is_empty();
         }
