@@ -27,7 +27,7 @@ const STEPS: usize = 1500;
 const SEEDS_DEFAULT: u64 = 200;
 
 /// Seeds of which one has to notice a mutation.
-const MUTATION_SEEDS_MAX: u64 = 100;
+const MUTATION_SEEDS_MAX: u64 = 40;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))

@@ -23,14 +23,16 @@ const PAUSE_MS: u64 = 1_000;
 const RECONCILE_WAIT_MS: u64 = 5_000;
 
 /// Starts whose coordinators take longer to answer than clients are kept waiting, and longest time for which they do.
-const SLOW_STARTS_PERCENT: usize = 30;
+const SLOW_STARTS_PERCENT: usize = 50;
 const SLOW_START_MS: usize = 2_000;
 
 /// Longest time between two looks: short, so that many cross with an end.
 const LOOK_INTERVAL_MS: usize = 100;
 
-/// Longest time that a question takes: long enough for the transaction to end and the next one to begin.
-const QUESTION_MS: usize = 1_000;
+/// Longest time that a question takes, and that an answer takes: long enough for the transaction to end and the next one
+/// to begin.
+const QUESTION_MS: usize = 300;
+const ANSWER_MS: usize = 1_000;
 
 /// What happens later.
 #[derive(Clone, Debug)]
@@ -38,8 +40,10 @@ pub enum Timer {
     Adopt(Arc<str>, Adopt),
     Round,
     Look,
-    /// A question arrives, by its ticket. It travels on no lane, so that answers to markers may overtake it.
+    /// A question arrives, or its answer, by its ticket. They travel on no lane, so that answers to markers may overtake
+    /// them.
     Knows(u64, Vec<OpenTxn>),
+    Known(u64, Option<Vec<bool>>),
 }
 
 /// An open transaction that is asked about.
@@ -59,9 +63,10 @@ impl World {
             // Looks send nothing, so there is nothing to arrive: that would change the schedule of everything else.
             Timer::Look => return self.look(at),
             Timer::Knows(ticket, asked) => {
-                let known = self.nodes[at].txns.knows(&asked);
-                return self.looked(ticket, known);
+                let (known, ms) = (self.nodes[at].txns.knows(&asked), self.look_rng.below(ANSWER_MS) as u64);
+                return self.later(at, ms, Timer::Known(ticket, known));
             }
+            Timer::Known(ticket, known) => return self.looked(ticket, known),
         }
         self.arrive();
     }
