@@ -1,5 +1,5 @@
-//! Transactions over two shards of one broker: what a shard asks another for travels over the lanes, and what is decided
-//! reaches the files of both.
+//! Transactions over two shards of one broker: what a shard asks another for travels over the lanes, and what is
+//! decided reaches the files of both.
 
 use std::cell::Cell;
 use std::sync::mpsc;

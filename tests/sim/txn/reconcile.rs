@@ -29,8 +29,8 @@ const SLOW_START_MS: usize = 2_000;
 /// Longest time between two looks: short, so that many cross with an end.
 const LOOK_INTERVAL_MS: usize = 100;
 
-/// Longest time that a question takes, and that an answer takes: long enough for the transaction to end and the next one
-/// to begin.
+/// Longest time that a question takes, and that an answer takes: long enough for the transaction to end and the next
+/// one to begin.
 const QUESTION_MS: usize = 300;
 const ANSWER_MS: usize = 1_000;
 
@@ -40,7 +40,7 @@ pub enum Timer {
     Adopt(Arc<str>, Adopt),
     Round,
     Look,
-    /// A question arrives, or its answer, by its ticket. They travel on no lane, so that answers to markers may overtake
+    /// A question arrives, or its answer, by its ticket. They travel on no lane, so answers to markers may overtake
     /// them.
     Knows(u64, Vec<OpenTxn>),
     Known(u64, Option<Vec<bool>>),

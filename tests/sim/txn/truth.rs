@@ -170,8 +170,8 @@ impl History {
         self.scratch = scratch;
     }
 
-    /// A start has found these in a slot. A checkpoint can hold what no journal has, or lack an id that is gone: the next
-    /// one of its name counts its transactions anew.
+    /// A start has found these in a slot. A checkpoint can hold what no journal has, or lack an id that is gone: the
+    /// next one of its name counts its transactions anew.
     pub fn loaded(&mut self, slot: SlotId, entries: &[Entry]) {
         self.ids.retain(|name, _| slot_of(name.as_bytes()) != slot);
         let before = std::mem::take(&mut self.epochs);
