@@ -192,7 +192,15 @@ impl Shard {
         Ok(placed)
     }
 
-    /// The transactions that this start found open and that no coordinator has confirmed, for its reconcile.
+    /// A batch was written before its add was durable, and never will it be: what is open is in doubt, so that no batch
+    /// that follows is acknowledged without its coordinator (A4 c does not hold).
+    pub fn doubt(&mut self, key: &PartitionKey, producer: Identity) {
+        if let Some(partition) = self.partitions.get_mut(key) {
+            partition.doubt(producer);
+        }
+    }
+
+    /// The open transactions that no coordinator has confirmed, for the reconcile of a start.
     #[must_use]
     pub fn doubted(&self) -> Vec<Adopt> {
         let mut found: BTreeMap<Identity, Vec<PartitionKey>> = BTreeMap::new();

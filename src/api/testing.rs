@@ -1,20 +1,25 @@
 //! A shard for tests of handlers: one core, one listener, a temporary data directory.
 
+pub mod shards;
+
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use kafka_protocol::protocol::{Decodable, Encodable};
 use oncilla_shards::ids::{BrokerId, LeaderEpoch, NodeId, ShardId, TopicId};
 use oncilla_shards::image::{BrokerSettings, Change, Image};
 
-use super::{Answer, Request, dispatch};
+use super::{Answer, Request, begin_produce, dispatch};
 use crate::config::{Config, IoMode, Listener, ListenerMode};
 use crate::ctx::{Ctx, Node, Seed};
 use crate::disk::layout::DataDir;
 use crate::disk::remove_aside::Remover;
 use crate::groups;
 use crate::metrics::ShardMetrics;
+use crate::net::Answers;
 pub use crate::rt::file::test_block_on as block_on;
 use crate::topics_writer;
 use crate::txn;
@@ -141,15 +146,28 @@ pub fn ctx_of_shards(shards: u16, mode: ListenerMode) -> Rc<Ctx> {
 
 /// Encodes a request, has it answered, and decodes the answer.
 pub fn ask<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
-    let mut body = BytesMut::new();
-    request.encode(&mut body, version).expect("a request of this version");
-    ask_bytes(ctx, key, version, &body.freeze())
+    block_on(asked(ctx, key, version, request))
 }
 
 /// Has raw bytes answered, and decodes the answer.
-pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &bytes::Bytes) -> R {
-    let request = Request { key, version, client_id: None, body: body.clone(), listener: 0, peer: None };
-    match block_on(dispatch(ctx, &request)) {
+pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &Bytes) -> R {
+    block_on(asked_bytes(ctx, key, version, body.clone()))
+}
+
+/// [`ask`] within a task of the shard.
+pub async fn asked<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
+    asked_bytes(ctx, key, version, encoded(version, request)).await
+}
+
+fn encoded(version: i16, request: &impl Encodable) -> Bytes {
+    let mut body = BytesMut::new();
+    request.encode(&mut body, version).expect("a request of this version");
+    body.freeze()
+}
+
+async fn asked_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: Bytes) -> R {
+    let request = Request { key, version, client_id: None, body, listener: 0, peer: None };
+    match dispatch(ctx, &request).await {
         Answer::Body(body) => {
             let mut bytes = body.to_bytes();
             let decoded = R::decode(&mut bytes, version).expect("an answer of this version");
@@ -160,8 +178,33 @@ pub fn ask_bytes<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: &byt
     }
 }
 
+/// Begins a Produce request, whose answer [`produced`] waits for.
+pub fn producing(ctx: &Rc<Ctx>, version: i16, request: &ProduceRequest) -> Rc<Answers> {
+    let body = encoded(version, request);
+    let request = Request { key: 0, version, client_id: None, body, listener: 0, peer: None };
+    let answers = Rc::new(Answers::default());
+    begin_produce(ctx, &request, answers.open(0, false, None));
+    answers
+}
+
+/// The answer to a Produce request of this version.
+pub async fn produced(version: i16, answers: &Answers) -> ProduceResponse {
+    while !answers.has_ready() {
+        answers.ready.notified().await;
+    }
+    let mut out = VecDeque::new();
+    assert_eq!(answers.take_ready(&mut out), None);
+    let mut bytes = Bytes::from(out[0].body.chunks.concat());
+    ProduceResponse::decode(&mut bytes, version).expect("an answer of this version")
+}
+
 /// Creates a topic through the writer.
 pub fn create_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
+    block_on(make_topic(ctx, name, partitions));
+}
+
+/// [`create_topic`] within a task of the shard.
+pub async fn make_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
     let change = Change::CreateTopic {
         id: super::metadata_update::new_topic_id(),
         name: name.to_owned(),
@@ -169,5 +212,5 @@ pub fn create_topic(ctx: &Rc<Ctx>, name: &str, partitions: i32) {
         placement: 0,
         overrides: Default::default(),
     };
-    block_on(topics_writer::update(ctx, |_| (vec![change], ()))).expect("written");
+    topics_writer::update(ctx, |_| (vec![change], ())).await.expect("written");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_lite::future;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
 use kafka_protocol::messages::describe_producers_response::ProducerState;
@@ -16,13 +16,13 @@ use kafka_protocol::messages::{
     DescribeProducersRequest, DescribeProducersResponse, FetchRequest, FetchResponse, ListOffsetsRequest,
     ListOffsetsResponse, WriteTxnMarkersResponse,
 };
-use kafka_protocol::protocol::{Decodable, Encodable};
+use kafka_protocol::protocol::Decodable;
 use oncilla_shards::batch::{BatchBuilder, headers};
 use oncilla_shards::ids::{PartitionKey, TimestampMs};
 use oncilla_shards::shard::{Appended, Effects, Sent};
 
 use super::codec::text;
-use super::testing::{block_on, create_topic, ctx};
+use super::testing::{self, block_on, create_topic, ctx};
 use super::*;
 use crate::rt::{now_ms, sleep};
 
@@ -58,12 +58,6 @@ async fn answered<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, body: Byt
         Answer::Body(body) => R::decode(&mut body.to_bytes(), decoded_as).expect("an answer of this version"),
         other => panic!("no answer to key {key}: {other:?}"),
     }
-}
-
-async fn asked_of<R: Decodable>(ctx: &Rc<Ctx>, key: i16, version: i16, request: &impl Encodable) -> R {
-    let mut body = BytesMut::new();
-    request.encode(&mut body, version).expect("a request of this version");
-    answered(ctx, key, version, body.freeze(), version).await
 }
 
 /// One marker of a WriteTxnMarkers request.
@@ -127,7 +121,7 @@ async fn fetch(ctx: &Rc<Ctx>, level: i8, from: i64, wait_ms: i32, session: (i32,
         .with_session_id(session.0)
         .with_session_epoch(session.1)
         .with_topics(vec![topic]);
-    asked_of(ctx, 1, 12, &asked).await
+    testing::asked(ctx, 1, 12, &asked).await
 }
 
 async fn fetched(ctx: &Rc<Ctx>, level: i8, from: i64) -> PartitionData {
@@ -147,7 +141,7 @@ async fn listed(ctx: &Rc<Ctx>, level: i8, timestamp: i64) -> (i16, i64) {
     let partition = ListOffsetsPartition::default().with_timestamp(timestamp).with_current_leader_epoch(-1);
     let topic = ListOffsetsTopic::default().with_name(text("t").into()).with_partitions(vec![partition]);
     let asked = ListOffsetsRequest::default().with_replica_id((-1).into()).with_isolation_level(level);
-    let answer: ListOffsetsResponse = asked_of(ctx, 2, 7, &asked.with_topics(vec![topic])).await;
+    let answer: ListOffsetsResponse = testing::asked(ctx, 2, 7, &asked.with_topics(vec![topic])).await;
     let told = &answer.topics[0].partitions[0];
     (told.error_code, told.offset)
 }
@@ -155,7 +149,7 @@ async fn listed(ctx: &Rc<Ctx>, level: i8, timestamp: i64) -> (i16, i64) {
 async fn producers(ctx: &Rc<Ctx>) -> Vec<ProducerState> {
     let topic = TopicRequest::default().with_name(text("t").into()).with_partition_indexes(vec![0]);
     let asked = DescribeProducersRequest::default().with_topics(vec![topic]);
-    let mut answer: DescribeProducersResponse = asked_of(ctx, 61, 0, &asked).await;
+    let mut answer: DescribeProducersResponse = testing::asked(ctx, 61, 0, &asked).await;
     answer.topics.remove(0).partitions.remove(0).active_producers
 }
 

@@ -76,6 +76,13 @@ impl FenceTable {
         Ok(())
     }
 
+    /// Whether everything that was put into the log is durable.
+    #[cfg(test)]
+    pub fn is_durable(&self) -> bool {
+        let log = self.log.borrow();
+        log.durable == log.taken
+    }
+
     /// Puts what is new into the log; the number of fences that must be durable for it to be.
     fn take(&self, fence: Fence) -> u64 {
         let is_new = self.fences.borrow_mut().set(fence);

@@ -17,6 +17,8 @@ mod producer_ids;
 mod reconcile;
 mod settings;
 #[cfg(test)]
+mod shards_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 
 use std::cell::{Cell, RefCell};

@@ -2,8 +2,9 @@
 //!
 //! The start asks about everything that it found open. It runs on every shard behind the load of all shards, and holds
 //! the broker up for `RECONCILE_WAIT_MS` at most: a coordinator whose disk has failed must not keep it away. What is
-//! not settled by then stays in doubt, so its batches are verified, and goes on in the background. Failure: a marker
-//! that cannot be written is tried again after a pause, until a marker of somebody else ends the transaction.
+//! not settled by then stays in doubt and goes on in the background: its batches are verified, and those of a newer
+//! epoch kept out. Failure: a marker that cannot be written is tried again after a pause, until a marker of somebody
+//! else ends the transaction.
 //!
 //! From then on every shard looks, once in `transaction.max.timeout.ms`, at what has been open since the look before, a
 //! few partitions a turn. Whatever a coordinator knows is ended by then by its timeout, and `oncilla_shards::txn` tells

@@ -21,11 +21,13 @@ use crate::api::testing::{self, block_on};
 use crate::config::ListenerMode;
 use crate::partitions;
 
-fn text(text: &str) -> StrBytes {
+/// A string of a request.
+pub fn text(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
 }
 
-fn id_of(id: &str) -> TransactionalId {
+/// A transactional id of a request.
+pub fn id_of(id: &str) -> TransactionalId {
     TransactionalId(text(id))
 }
 
@@ -196,7 +198,7 @@ fn adopt_is_an_abort_where_nobody_knows_the_producer() {
 }
 
 /// Writes a record of a transaction without asking anybody.
-async fn write(ctx: &Rc<Ctx>, key: PartitionKey, (id, epoch): (i64, i16), sequence: i32) {
+pub async fn write(ctx: &Rc<Ctx>, key: PartitionKey, (id, epoch): (i64, i16), sequence: i32) {
     let batch = BatchBuilder::new().producer(id, epoch, sequence).transactional();
     let batch = Bytes::from(batch.record_at(now_ms(), None, Some(b"v"), &[]).build());
     let mut effects = Vec::new();

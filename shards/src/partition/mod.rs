@@ -415,9 +415,14 @@ impl Partition {
         self.segments.aborted(from, upper)
     }
 
-    /// Transactions that were found open at the start and that no coordinator has confirmed yet.
+    /// Transactions that no coordinator has confirmed: found open at the start, or their add has failed since.
     pub fn doubted(&self) -> impl Iterator<Item = (ProducerId, ProducerEpoch)> + '_ {
         self.producers.doubted()
+    }
+
+    /// The add of this producer's open transaction has failed.
+    pub fn doubt(&mut self, producer: Identity) {
+        self.producers.doubt(producer.producer_id, producer.epoch);
     }
 
     /// A coordinator knows this producer's open transaction and will end it.

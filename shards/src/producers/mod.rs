@@ -88,7 +88,7 @@ pub struct Producers {
     unreplicated: BTreeMap<Offset, Offset>,
     /// Producers that have asked whether their transaction may write here.
     verifications: Verifications,
-    /// Producers whose open transactions were found by a start and are not confirmed by a coordinator.
+    /// Producers whose open transactions are not confirmed by a coordinator: found by a start, or the add failed.
     doubted: BTreeSet<ProducerId>,
     /// Offset behind the last batch this state includes.
     end: Offset,
@@ -151,6 +151,9 @@ impl Producers {
         let opens = transactional && !entry.is_some_and(|entry| entry.has_open_txn() && entry.epoch == epoch);
         if entry.is_some_and(|entry| epoch < entry.epoch) {
             return Check::Refuse(ErrorCode::InvalidProducerEpoch);
+        }
+        if opens && self.is_doubted_before(header) {
+            return Check::Refuse(ErrorCode::NotEnoughReplicas);
         }
         if opens && !self.permits(header.producer_id, permit) {
             return Check::Refuse(ErrorCode::InvalidTxnState);

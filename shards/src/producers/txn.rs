@@ -138,6 +138,23 @@ impl Producers {
         self.doubted = self.ongoing.values().map(|ongoing| ongoing.producer_id).collect();
     }
 
+    /// Puts what is open of a producer at an epoch in doubt, because its write is here and its add has failed.
+    pub fn doubt(&mut self, producer_id: ProducerId, epoch: ProducerEpoch) {
+        let entry = self.table.get(producer_id);
+        if entry.is_some_and(|entry| entry.has_open_txn() && entry.epoch == epoch.0) {
+            self.doubted.insert(producer_id);
+        }
+    }
+
+    /// Whether something is open and in doubt of an older life of a batch's producer. Its records would become part of
+    /// the transaction that the batch opens, and be committed with it.
+    pub(super) fn is_doubted_before(&self, header: &BatchHeader) -> bool {
+        let is_older = |epoch: i16| epoch < header.producer_epoch.0;
+        let entry = self.table.get(header.producer_id);
+        let is_open = entry.is_some_and(|entry| entry.has_open_txn() && is_older(entry.epoch));
+        is_open && self.doubted.contains(&header.producer_id)
+    }
+
     /// Who is in doubt, and at which epoch, by ascending id.
     pub fn doubted(&self) -> impl Iterator<Item = (ProducerId, ProducerEpoch)> + '_ {
         let epoch_of = |id: ProducerId| self.table.get(id).map(|entry| (id, ProducerEpoch(entry.epoch)));

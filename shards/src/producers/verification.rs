@@ -337,6 +337,34 @@ mod tests {
     }
 
     #[test]
+    fn a4_what_is_in_doubt_takes_no_batch_of_a_newer_epoch_before_its_marker() {
+        for adds in [true, false] {
+            let mut log = Log::default();
+            assert_eq!(log.send(0, 0, adds), Check::Append);
+            log.producers.doubt_open();
+            assert_eq!(log.send(1, 0, adds), Check::Refuse(ErrorCode::NotEnoughReplicas));
+            assert_eq!(log.append(batch(1, 0), Permit::Unchecked), Check::Refuse(ErrorCode::NotEnoughReplicas));
+            assert_eq!(log.producers.open_transactions(), 1, "it would have been committed with the next one");
+            log.marker(1);
+            assert_eq!(log.send(1, 0, adds), Check::Append);
+        }
+    }
+
+    #[test]
+    fn a4_c_what_is_open_asks_again_when_its_add_has_failed() {
+        let mut log = Log::default();
+        assert_eq!(log.send(3, 0, true), Check::Append);
+        log.producers.doubt(P, ProducerEpoch(2));
+        assert_eq!(log.producers.verify(&batch(3, 5), true, NOW), Verify::Open, "that was another one");
+        log.producers.doubt(P, ProducerEpoch(3));
+        for sequence in [0, 5] {
+            assert!(matches!(log.producers.verify(&batch(3, sequence), true, NOW), Verify::Ask(_)), "{sequence}");
+        }
+        log.marker(4);
+        assert_eq!(log.producers.doubted().count(), 0);
+    }
+
+    #[test]
     fn a5_4_plain_batches_of_the_producer_are_bound_too() {
         let mut log = Log::default();
         log.ask(&batch(0, 0), true);

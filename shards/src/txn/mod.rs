@@ -26,9 +26,10 @@
 //! - An add may follow an add that is pending. Every other request parks until the id has come to rest (pending or
 //!   completing) and is then decided; CONCURRENT_TRANSACTIONS is said at its deadline only.
 //!
-//! Two requirements on partitions and groups follow from `Granted`: what they find open when loaded they report by
+//! Three requirements on partitions and groups follow from `Granted`: what they find open when loaded they report by
 //! `Adopt` before they serve, and until that is answered contract A4 c ("open at this epoch, no coordinator call") does
-//! not hold there.
+//! not hold there; nor does it for what was written behind an add that failed. And what is open in such doubt takes no
+//! batch of a newer epoch, whose transaction it would join.
 //!
 //! Limits: `TXN_IDS_MAX` and `TXN_OPEN_MAX` a slot, `TXN_MEMBERS_MAX` a transaction, `TXN_PARKED_MAX` requests a slot.
 //! Failure: a failed journal write takes the slot offline; whoever waits, and whoever asks from then on, hears

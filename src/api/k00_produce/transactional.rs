@@ -178,8 +178,10 @@ fn verifies(ctx: &Ctx, image: &Image) -> bool {
 async fn ask_and_append(ctx: &Rc<Ctx>, call: &Rc<Call>, asking: Vec<Asking>) {
     let (codes, early) = ask(ctx, call, &asking).await;
     let places: Vec<Place> = asking.iter().map(Asking::place).collect();
+    // All batches of a request are of one producer (A2.6).
+    let producer = asking[0].producer;
     let followers = Followers::default();
-    for (Asking { item, guard, producer }, code) in asking.into_iter().zip(codes) {
+    for (Asking { item, guard, .. }, code) in asking.into_iter().zip(codes) {
         if code != ErrorCode::None {
             keep_out(ctx, call, item.at, translate(code, call.version), Some(code));
             continue;
@@ -197,6 +199,9 @@ async fn ask_and_append(ctx: &Rc<Ctx>, call: &Rc<Call>, asking: Vec<Asking>) {
     if let Some(early) = early {
         let code = early.answer().await.err().unwrap_or(ErrorCode::None);
         for place in &places {
+            if code != ErrorCode::None {
+                ctx.shard.borrow_mut().doubt(&place.0, producer);
+            }
             ctx.produces.lines.added(*place, &followers);
         }
         for (call, at) in followers.take() {

@@ -28,6 +28,10 @@ impl World {
                 let is_rotated = last.is_none() && end.outcome == Outcome::Abort;
                 assert!(is_rotated || last == Some(end.outcome), "{end:?} is answered before it is decided: {last:?}");
             }
+            (Control::End(end), Err(ErrorCode::InvalidTxnState)) if end.bumps && end.outcome == Outcome::Commit => {
+                let is_aborted = self.truth.history.is_decided(end.producer, Outcome::Abort);
+                assert!(is_aborted || !self.truth.is_acknowledged(end.producer), "I5: {end:?} is forgotten");
+            }
             (Control::Init(_), Ok(Reply::Init(identity))) => {
                 let fence = self.told_fences.entry(identity.producer_id).or_insert(0);
                 *fence = (*fence).max(identity.epoch.0);

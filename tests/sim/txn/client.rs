@@ -20,6 +20,9 @@ use crate::rng::Rng;
 /// How long a transaction may stay open.
 pub const TIMEOUT_MS: i32 = 4_000;
 
+/// Most transactions follow each other after a multiple of this.
+const REST_MS: u64 = 100;
+
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -194,7 +197,8 @@ impl Client {
     }
 
     fn produce(&mut self, who: Identity, txn: usize, rng: &mut Rng, now: TimestampMs) -> Option<(Target, Request)> {
-        let partition = rng.below(PARTITIONS as usize) as i32;
+        let any = rng.below(PARTITIONS as usize);
+        let partition = if rng.percent(50) { any as i32 } else { self.name as i32 };
         let is_path_b = self.is_path_b;
         let lane = self.lanes.entry(partition).or_default();
         if lane.in_flight.len() >= IN_FLIGHT_MAX {
@@ -366,7 +370,10 @@ impl Client {
                 self.has_failed = true;
                 true
             }
-            (Control::End(end), reply) => self.ended(end, reply, truth),
+            (Control::End(end), reply) => {
+                self.rests_until_ms = mono_ms + REST_MS * (self.txn.expect("it ends") as u64 % 4);
+                self.ended(end, reply, truth)
+            }
             (_, Err(ErrorCode::ProducerFenced | ErrorCode::InvalidProducerIdMapping)) => false,
             (control, reply) => panic!("{control:?} was answered with {reply:?}"),
         }

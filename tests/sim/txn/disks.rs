@@ -29,6 +29,25 @@ impl FenceLog {
     }
 }
 
+/// How likely it is that a write ends when writes do, in percent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Speeds {
+    partitions: usize,
+    txns: usize,
+    groups: usize,
+}
+
+impl Speeds {
+    /// Nothing waits for long.
+    pub const FAST: Self = Self { partitions: 60, txns: 60, groups: 60 };
+
+    /// Disks are fast or slow: what waits for two of them must not lean on one.
+    pub fn any(rng: &mut Rng) -> Self {
+        let mut speed = || [60, 10, 3][rng.below(3)];
+        Self { partitions: speed(), txns: speed(), groups: speed() }
+    }
+}
+
 impl World {
     pub fn begin_writes(&mut self) {
         for key in self.logs.writers.clone() {
@@ -76,12 +95,12 @@ impl World {
 
     pub fn complete_writes(&mut self) {
         for key in self.logs.writers.clone() {
-            if self.rng.percent(60) {
+            if self.rng.percent(self.speeds.partitions) {
                 self.complete_write(key);
             }
         }
         for slot in self.txn_writers.clone() {
-            if self.rng.percent(60)
+            if self.rng.percent(self.speeds.txns)
                 && let Some(bytes) = self.txn_disk.complete(slot)
             {
                 self.truth.history.durable(&bytes);
@@ -91,7 +110,7 @@ impl World {
             }
         }
         for slot in self.group_writers.clone() {
-            if self.rng.percent(60) && self.group_disk.complete(slot).is_some() {
+            if self.rng.percent(self.speeds.groups) && self.group_disk.complete(slot).is_some() {
                 let at = node_of(slot);
                 self.nodes[at].groups.journal_mut(slot).expect("it owns the slot").wrote();
                 let mut effects = GroupEffects::new();

@@ -16,8 +16,8 @@ use oncilla_shards::partition::{EndMarker, WaiterId};
 use oncilla_shards::shard::{Effect as ShardEffect, Effects as ShardEffects};
 use oncilla_shards::slot::slot_of;
 use oncilla_shards::txn::{
-    Add, AddBy, Ask, Effect, Effects, Fence, FenceEntry, FenceId, Identity, Marker, MarkerAnswer, OffsetsHook, Outcome,
-    Reply, Request as Control, TxnKey, Verify, ends,
+    Add, AddBy, Ask, Effect, Effects, Fence, FenceEntry, FenceId, Identity, Marker, MarkerAnswer, OffsetsHook, OpenTxn,
+    Outcome, Reply, Request as Control, TxnKey, Verify, ends,
 };
 
 use super::messages::{Answer, GROUPS, Message, NAMES, Peer, Request, TOPIC};
@@ -44,6 +44,8 @@ pub enum Wait {
     Offsets { at: usize, client: usize, link: u64, asked: TxnCommit },
     /// A client for its group.
     Commit { client: usize, link: u64 },
+    /// What is open for long, for the answers of all shards.
+    Look { at: usize, asked: Vec<OpenTxn>, answers: Vec<Option<Vec<bool>>> },
     /// An open transaction for its owner, or its coordinator.
     Finding { at: usize, finding: Finding },
 }
@@ -75,6 +77,8 @@ pub enum GatheredFor {
     Groups(Peer, TxnKey, Vec<Arc<str>>),
     /// The reconcile of the shard itself.
     Reconcile,
+    /// Its look, which waits for nothing.
+    Look,
 }
 
 /// Offset commits that ask their coordinator, by ticket, as `txn::CommitsInFlight` knows them.
@@ -309,6 +313,7 @@ impl World {
                 self.send(Peer::Shard(at), to, Message::Hooked(txn, hooked));
             }
             GatheredFor::Reconcile => self.settled(at),
+            GatheredFor::Look => {}
         }
     }
 

@@ -207,11 +207,17 @@ impl World {
     }
 
     fn added(&mut self, at: usize, ticket: u64, code: ErrorCode) {
+        let followers = self.followers.remove(&ticket).unwrap_or_default();
+        if !code.is_none() {
+            for Sending { partition, producer, .. } in followers.iter().map(|number| &self.calls[number].batch) {
+                self.nodes[at].shard.doubt(&key(*partition), *producer);
+            }
+        }
         self.nodes[at].lines.retain(|_, line| {
             line.adding.take_if(|adding| *adding == ticket);
             line.asks || line.adding.is_some()
         });
-        for number in self.followers.remove(&ticket).unwrap_or_default() {
+        for number in followers {
             let call = self.calls.get_mut(&number).expect("it waits for this");
             if !code.is_none() && call.result.is_ok() {
                 call.result = Err(translate(code, call.batch.version));

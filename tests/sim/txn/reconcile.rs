@@ -1,4 +1,4 @@
-//! What partitions found open at a start, settled with the coordinators as `txn::reconcile` does it.
+//! What is open in partitions, settled with the coordinators as `txn::reconcile` does it: by a start, and by a look.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{PartitionKey, ProducerEpoch};
 use oncilla_shards::limits::TXN_PARK_MS;
 use oncilla_shards::partition::EndMarker;
-use oncilla_shards::txn::{Adopt, Adopted, Reply, Request as Control};
+use oncilla_shards::txn::{Adopt, Adopted, Identity, OpenTxn, Reply, Request as Control, unknown_to_all};
 
 use super::edges::{GatheredFor, Wait};
 use super::messages::{Message, Peer};
@@ -19,11 +19,31 @@ const ADOPT_PAUSE_MS: u64 = 20;
 /// Pause before what could not be settled is tried again.
 const PAUSE_MS: u64 = 1_000;
 
+/// Longest time for which a shard that has started keeps its clients waiting (`txn::reconcile`).
+const RECONCILE_WAIT_MS: u64 = 5_000;
+
+/// Starts whose coordinators take longer to answer than clients are kept waiting, and longest time for which they do.
+const SLOW_STARTS_PERCENT: usize = 50;
+const SLOW_START_MS: usize = 2_000;
+
+/// Longest time between two looks: short, so that many cross with an end.
+const LOOK_INTERVAL_MS: usize = 100;
+
+/// Longest time that a question takes, and that an answer takes: long enough for the transaction to end and the next
+/// one to begin.
+const QUESTION_MS: usize = 300;
+const ANSWER_MS: usize = 1_000;
+
 /// What happens later.
 #[derive(Clone, Debug)]
 pub enum Timer {
     Adopt(Arc<str>, Adopt),
     Round,
+    Look,
+    /// A question arrives, or its answer, by its ticket. They travel on no lane, so answers to markers may overtake
+    /// them.
+    Knows(u64, Vec<OpenTxn>),
+    Known(u64, Option<Vec<bool>>),
 }
 
 /// An open transaction that is asked about.
@@ -40,6 +60,13 @@ impl World {
         match timer {
             Timer::Adopt(id, found) => self.ask_about(at, id, found),
             Timer::Round => self.begin_round(at),
+            // Looks send nothing, so there is nothing to arrive: that would change the schedule of everything else.
+            Timer::Look => return self.look(at),
+            Timer::Knows(ticket, asked) => {
+                let (known, ms) = (self.nodes[at].txns.knows(&asked), self.look_rng.below(ANSWER_MS) as u64);
+                return self.later(at, ms, Timer::Known(ticket, known));
+            }
+            Timer::Known(ticket, known) => return self.looked(ticket, known),
         }
         self.arrive();
     }
@@ -47,6 +74,22 @@ impl World {
     fn later(&mut self, at: usize, ms: u64, timer: Timer) {
         let number = self.fresh();
         self.timers.insert((self.now.mono_ms + ms, number), (at, timer));
+    }
+
+    /// A start asks about what it found open, now and then only when clients are served already.
+    pub fn begin_reconcile(&mut self) {
+        let is_slow = self.rng.percent(SLOW_STARTS_PERCENT);
+        self.patience_ms = if is_slow { 0 } else { RECONCILE_WAIT_MS };
+        for at in 0..SHARDS {
+            match is_slow {
+                true => {
+                    let ms = self.rng.below(SLOW_START_MS) as u64;
+                    self.later(at, ms, Timer::Round);
+                }
+                false => self.begin_round(at),
+            }
+            self.begin_looking(at);
+        }
     }
 
     /// Asks about everything that is in doubt on a shard.
@@ -110,13 +153,7 @@ impl World {
     /// Ends what nobody else will.
     fn give_up(&mut self, at: usize, found: &Adopt, epoch: ProducerEpoch) {
         self.totals.given_up += 1;
-        let marker = EndMarker {
-            producer_id: found.producer.producer_id,
-            epoch,
-            coordinator_epoch: self.boot_epoch(),
-            transaction_version: 0,
-            kind: ControlKind::Abort,
-        };
+        let marker = self.abort_marker(Identity { epoch, ..found.producer });
         let doubted = self.nodes[at].shard.doubted();
         let same = doubted.into_iter().filter(|now| now.producer == found.producer).flat_map(|now| now.partitions);
         let still: Vec<(PartitionKey, EndMarker)> =
@@ -136,5 +173,57 @@ impl World {
         }
         let pause_ms = if left == self.nodes[at].round.0 { PAUSE_MS } else { 0 };
         self.later(at, pause_ms, Timer::Round);
+    }
+
+    fn abort_marker(&self, producer: Identity) -> EndMarker {
+        EndMarker {
+            producer_id: producer.producer_id,
+            epoch: producer.epoch,
+            coordinator_epoch: self.boot_epoch(),
+            transaction_version: 0,
+            kind: ControlKind::Abort,
+        }
+    }
+
+    /// Has a shard look at what is open for long when some time has passed.
+    pub fn begin_looking(&mut self, at: usize) {
+        let ms = 1 + self.look_rng.below(LOOK_INTERVAL_MS) as u64;
+        self.later(at, ms, Timer::Look);
+    }
+
+    fn look(&mut self, at: usize) {
+        self.begin_looking(at);
+        let (asked, after) = self.nodes[at].shard.look(None);
+        assert!(after.is_none(), "there are few partitions");
+        if asked.is_empty() {
+            return;
+        }
+        self.totals.looked_at += asked.len();
+        let ticket = self.fresh();
+        self.waiting.insert(ticket, Wait::Look { at, asked: asked.clone(), answers: Vec::new() });
+        for to in 0..SHARDS {
+            let ms = self.look_rng.below(QUESTION_MS) as u64;
+            self.later(to, ms, Timer::Knows(ticket, asked.clone()));
+        }
+    }
+
+    /// A shard has told what it knows. Nothing is ever lost here, but what the answer comes too late for seems to be.
+    pub fn looked(&mut self, ticket: u64, known: Option<Vec<bool>>) {
+        let Some(Wait::Look { at, asked, answers }) = self.waiting.get_mut(&ticket) else {
+            unreachable!("it waits for what shards know")
+        };
+        answers.push(known);
+        if answers.len() < SHARDS {
+            return;
+        }
+        let (at, unknown) = (*at, unknown_to_all(asked, answers));
+        self.waiting.remove(&ticket);
+        self.totals.crossed += unknown.len();
+        let shard = &self.nodes[at].shard;
+        let is_trusted = |open: &OpenTxn| self.mutation == Some(Mutation::LateLook) || shard.is_still_open(open);
+        let lost: Vec<OpenTxn> = unknown.into_iter().filter(is_trusted).collect();
+        assert!(self.mutation.is_some() || lost.is_empty(), "a coordinator must know of {lost:?}");
+        let markers = lost.iter().map(|open| (open.partition, self.abort_marker(open.producer))).collect();
+        self.write_markers(at, GatheredFor::Look, markers);
     }
 }

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use oncilla_shards::ids::{Offset, ProducerEpoch, ProducerId};
+use oncilla_shards::ids::{Offset, ProducerEpoch, ProducerId, SlotId};
 use oncilla_shards::slot::line::Lines;
+use oncilla_shards::slot::slot_of;
 use oncilla_shards::txn::{Change, Entry, Head, Identity, Outcome, State};
 
 /// A record's value: its transaction, its partition and its place among the transaction's records there.
@@ -55,6 +56,12 @@ impl Truth {
             offsets_acknowledged: false,
         });
         self.told.len() - 1
+    }
+
+    /// Whether anything of a producer's transaction of path B was acknowledged: it has one at each epoch.
+    pub fn is_acknowledged(&self, producer: Identity) -> bool {
+        let mut own = self.told.iter().filter(|told| told.producer == producer);
+        own.any(|told| told.offsets_acknowledged || !told.acknowledged.is_empty())
     }
 
     /// I3: the last stable offset never goes back, nor beyond what is durable.
@@ -163,11 +170,10 @@ impl History {
         self.scratch = scratch;
     }
 
-    /// A start has found these. A checkpoint can hold what no journal has.
-    pub fn loaded(&mut self, entries: &[Entry]) {
-        for entry in entries {
-            self.ids.remove(&entry.id);
-        }
+    /// A start has found these in a slot. A checkpoint can hold what no journal has, or lack an id that is gone: the
+    /// next one of its name counts its transactions anew.
+    pub fn loaded(&mut self, slot: SlotId, entries: &[Entry]) {
+        self.ids.retain(|name, _| slot_of(name.as_bytes()) != slot);
         let before = std::mem::take(&mut self.epochs);
         entries.iter().for_each(|entry| self.apply(entry));
         for (producer_id, epoch) in before {
@@ -241,13 +247,16 @@ impl History {
         };
         if let Some(outcome) = outcome {
             let of_path_b = Identity { producer_id: head.prev_producer_id, epoch: head.last_epoch };
-            // An abort by the broker at level 1 has taken the next epoch.
-            let before = ProducerEpoch(head.epoch.0 - 1);
+            // An abort by the broker at level 1 has taken the next epoch, or behind the last one the next producer id.
+            let before = match head.epoch.0 {
+                0 => Identity { producer_id: head.prev_producer_id, epoch: ProducerEpoch(i16::MAX) },
+                epoch => Identity { epoch: ProducerEpoch(epoch - 1), ..head.identity() },
+            };
             match (head.client_version, outcome) {
                 (2, _) => self.decide(of_path_b, head.sequence, outcome),
                 (_, Outcome::Commit) => self.decide(head.identity(), head.sequence, outcome),
                 (_, Outcome::Abort) => {
-                    self.decide(Identity { epoch: before, ..head.identity() }, head.sequence, outcome);
+                    self.decide(before, head.sequence, outcome);
                     self.decide(head.identity(), head.sequence, outcome);
                 }
             }
