@@ -466,6 +466,26 @@ fn records_without_a_key_stay_together_and_then_move_on() {
 }
 
 #[test]
+fn records_behind_batches_that_wait_wake_nobody_and_leave_all_the_same() {
+    let mut script = Script::ready(Settings { batch_bytes: 150, in_flight_max: 1, ..settings() }, &[1]);
+    script.send(0);
+    for _ in 0..5 {
+        script.send(0);
+    }
+    for _ in 0..50 {
+        script.try_send(0).expect("taken");
+        assert!(!script.machine.is_due(), "the batch in front is full and waits for an answer");
+    }
+    let mut requests = 0;
+    while script.has_produce() {
+        let (asked, _) = script.produce();
+        script.acknowledge(&asked);
+        requests += 1;
+    }
+    assert_eq!((script.delivered.len(), requests), (57, 29), "two records a batch, one alone, and one to begin with");
+}
+
+#[test]
 fn a_closed_producer_tells_every_record_and_takes_no_other() {
     let mut script = Script::ready(settings(), &[1]);
     let sent = script.send(0);
