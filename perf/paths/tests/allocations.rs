@@ -64,7 +64,7 @@ fn an_offset_commit_of_one_partition_allocates_at_most_12_times() {
     assert!(of_path("offset_commit") <= Hundredths(1200), "{}", of_path("offset_commit"));
 }
 
-/// A record allocates nothing: what there is are lists of its batch, its request and its answer, about 14 for 15 records.
+/// A record allocates nothing: what there is are lists of its batch, its request and its answer.
 #[test]
 fn fifteen_records_of_the_native_producer_allocate_as_much_as_one_batch() {
     assert!(of_path("native_send") <= Hundredths(100), "{}", of_path("native_send"));

@@ -1,8 +1,8 @@
 //! `txn`: transactions, one after the other for each producer, and how long the phases of each take.
 //!
 //! `txn` counts from the intended time of the transaction to the end of its last call, `send` from its begin to the
-//! last acknowledgement of its records, which are flushed, `commit` and `abort` the call alone. At a rate the producers take the
-//! transactions in turn, and one that is late begins when the one before is over.
+//! last acknowledgement of its records, which are flushed, `commit` and `abort` the call alone. At a rate the producers
+//! take the transactions in turn, and one that is late begins when the one before is over.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -13,6 +13,7 @@ use super::settings::Settings;
 use super::topic::{Topic, Unplaced};
 use super::txn::Txn;
 use super::verdict::Asked;
+use crate::limits::CLIENT_GROWTH_MS;
 
 /// Part of the producer's memory that it keeps of ended batches.
 const SPARE_PART: usize = 8;
@@ -220,14 +221,26 @@ impl Machine {
             return Err(SendError::NoPartition { topic: record.topic.to_owned(), partition });
         };
         let lane_id = self.topics[topic].lanes[index];
-        let lane = &mut self.lanes[lane_id];
+        let lane = &self.lanes[lane_id];
         let bytes = record_bytes(record);
-        let fits = |batch: &Batch| batch.is_open() && batch.bytes + bytes <= self.settings.batch_bytes;
+        let settings = &self.settings;
+        // What stands behind a full batch cannot leave now. It grows instead of becoming many: then a broker that is
+        // slow to answer, because each batch costs it a write, gets fewer of them.
+        let grows = |batch: &Batch| {
+            let young = created_ms.saturating_sub(batch.created_ms) < CLIENT_GROWTH_MS;
+            lane.queue.len() > 1 && !lane.keeps_small && young
+        };
+        let bytes_max = |batch: &Batch| {
+            if grows(batch) { settings.batch_bytes.max(settings.request_bytes_max) } else { settings.batch_bytes }
+        };
+        let fits = |batch: &Batch| batch.is_open() && batch.bytes + bytes <= bytes_max(batch);
         // The batch in front is looked at when it is new, and when it becomes full. Before that its linger has to end,
         // and after that it waits for what will have it looked at anyway, whatever comes behind it.
         let waits_full = lane.queue.len() > 1;
         let mut look = lane.timer_ms.is_none();
-        if !lane.queue.back().is_some_and(fits) {
+        let fits = lane.queue.back().is_some_and(fits);
+        let lane = &mut self.lanes[lane_id];
+        if !fits {
             let id = BatchId(self.next_batch);
             self.next_batch += 1;
             let transactional = self.txn.is_some();
