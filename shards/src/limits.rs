@@ -267,6 +267,9 @@ pub const FENCES_LOG_SLACK: usize = 1024;
 /// native client believes: one batch then shows whether it has. Far below any `producer.id.expiration.ms` in use.
 pub const CLIENT_PROOF_MS: u64 = 300_000;
 
+/// Size to which a batch of the native client grows beyond `batch.size` at most: what topics take without a setting.
+pub const CLIENT_GROWTH_BYTES_MAX: usize = 1 << 20;
+
 /// Age from which a batch of the native client does not grow beyond `batch.size`: its records expire together.
 pub const CLIENT_GROWTH_MS: u64 = 1_000;
 

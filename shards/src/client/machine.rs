@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::topic::{Topic, Unplaced};
 use super::txn::Txn;
 use super::verdict::Asked;
-use crate::limits::CLIENT_GROWTH_MS;
+use crate::limits::{CLIENT_GROWTH_BYTES_MAX, CLIENT_GROWTH_MS};
 
 /// Part of the producer's memory that it keeps of ended batches.
 const SPARE_PART: usize = 8;
@@ -230,9 +230,8 @@ impl Machine {
             let young = created_ms.saturating_sub(batch.created_ms) < CLIENT_GROWTH_MS;
             lane.queue.len() > 1 && !lane.keeps_small && young
         };
-        let bytes_max = |batch: &Batch| {
-            if grows(batch) { settings.batch_bytes.max(settings.request_bytes_max) } else { settings.batch_bytes }
-        };
+        let grown_bytes = settings.batch_bytes.max(settings.request_bytes_max.min(CLIENT_GROWTH_BYTES_MAX));
+        let bytes_max = |batch: &Batch| if grows(batch) { grown_bytes } else { settings.batch_bytes };
         let fits = |batch: &Batch| batch.is_open() && batch.bytes + bytes <= bytes_max(batch);
         // The batch in front is looked at when it is new, and when it becomes full. Before that its linger has to end,
         // and after that it waits for what will have it looked at anyway, whatever comes behind it.
