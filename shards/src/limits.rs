@@ -270,6 +270,12 @@ pub const FENCES_LOG_SLACK: usize = 1024;
 /// native client believes: one batch then shows whether it has. Far below any `producer.id.expiration.ms` in use.
 pub const CLIENT_PROOF_MS: u64 = 300_000;
 
+/// Size to which a batch of the native client grows beyond `batch.size` at most: what topics take without a setting.
+pub const CLIENT_GROWTH_BYTES_MAX: usize = 1 << 20;
+
+/// Age from which a batch of the native client does not grow beyond `batch.size`: its records expire together.
+pub const CLIENT_GROWTH_MS: u64 = 1_000;
+
 /// Nodes that the native client remembers; others are as if they had not been named.
 pub const CLIENT_NODES_MAX: usize = 10_000;
 

@@ -6,12 +6,13 @@
 //!
 //! One request is in flight at a time, so each pays for a write of its own; group commit only makes it cheaper. Nothing
 //! is random and no clock is read, so the same build does the same work each time. Failure: a path panics if the core
-//! answers anything but success.
+//! answers anything but success. `native_send` is the other side: a record through the native producer's core.
 
 pub mod allocations;
 pub mod end_txn;
 pub mod fetch;
 pub mod frame;
+pub mod native_send;
 pub mod offset_commit;
 pub mod produce;
 
@@ -25,6 +26,7 @@ use oncilla_shards::wire::{Body, ParsedHeader, RequestHeader, parse_header};
 
 use self::end_txn::EndTxn;
 use self::fetch::Fetch;
+use self::native_send::NativeSend;
 use self::offset_commit::OffsetCommit;
 use self::produce::Produce;
 
@@ -62,7 +64,7 @@ pub trait Visit {
 }
 
 /// Names of all paths.
-pub const NAMES: [&str; 4] = ["produce", "fetch", "end_txn", "offset_commit"];
+pub const NAMES: [&str; 5] = ["produce", "fetch", "end_txn", "offset_commit", "native_send"];
 
 /// Has the path of this name visited; says whether there is one.
 pub fn visit(name: &str, visitor: &mut impl Visit) -> bool {
@@ -71,6 +73,7 @@ pub fn visit(name: &str, visitor: &mut impl Visit) -> bool {
         "fetch" => visitor.visit("fetch", Fetch::default()),
         "end_txn" => visitor.visit("end_txn", EndTxn::default()),
         "offset_commit" => visitor.visit("offset_commit", OffsetCommit::default()),
+        "native_send" => visitor.visit("native_send", NativeSend::default()),
         _ => return false,
     }
     true

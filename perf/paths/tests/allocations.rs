@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use oncilla_paths::allocations::{Counting, Hundredths, Table, counted, of};
+use oncilla_paths::native_send::NativeSend;
 use oncilla_paths::produce::{Load, Produce, VERSION, batch, frame};
 use oncilla_paths::{NAMES, visit};
 
@@ -61,6 +62,16 @@ fn the_commit_of_a_transaction_over_four_partitions_allocates_at_most_8_times() 
 #[test]
 fn an_offset_commit_of_one_partition_allocates_at_most_12_times() {
     assert!(of_path("offset_commit") <= Hundredths(1200), "{}", of_path("offset_commit"));
+}
+
+/// A record allocates nothing: what there is are lists of its batch, its request and its answer.
+#[test]
+fn fifteen_records_of_the_native_producer_allocate_as_much_as_one_batch() {
+    assert!(of_path("native_send") <= Hundredths(100), "{}", of_path("native_send"));
+    let of_batch = of(&mut NativeSend::new(16 << 10)).0;
+    let of_small = of(&mut NativeSend::new(100)).0;
+    // 120 of the small ones are a batch; its list of records grows twice.
+    assert!(of_small * 120 <= of_batch + 1000, "{of_small}/100 a small record, {of_batch}/100 a batch");
 }
 
 #[test]

@@ -67,6 +67,28 @@ struct State {
     last_ns: u64,
 }
 
+impl Interval {
+    fn count(&mut self, from_ns: u64, now_ns: u64, bytes: u64) {
+        self.bytes += bytes;
+        self.latency.saturating_record(now_ns.saturating_sub(from_ns).max(1));
+    }
+}
+
+impl State {
+    /// The interval of this moment.
+    fn open_at(&mut self, window: &Window, now_ns: u64) -> &mut Interval {
+        self.last_ns = self.last_ns.max(now_ns);
+        let second = window.second(now_ns);
+        // Two threads may come here in another order than they looked at the clock.
+        if second > self.open.second {
+            let latency = self.spare.pop().unwrap_or_else(latencies);
+            let full = std::mem::replace(&mut self.open, Interval { second, bytes: 0, latency });
+            self.full.push(full);
+        }
+        &mut self.open
+    }
+}
+
 /// What `tick` has worked off.
 struct Worked {
     total: Histogram<u64>,
@@ -112,20 +134,19 @@ impl Recorder {
 
     /// A phase of an operation has ended, which counts from its own begin.
     pub fn phase_done(&self, intended_ns: u64, from_ns: u64, now_ns: u64, bytes: u64) {
-        if !self.window.contains(intended_ns) {
-            return;
+        if self.window.contains(intended_ns) {
+            locked(&self.state).open_at(&self.window, now_ns).count(from_ns, now_ns, bytes);
         }
-        let mut state = locked(&self.state);
-        state.last_ns = state.last_ns.max(now_ns);
-        let second = self.window.second(now_ns);
-        // Two threads may come here in another order than they looked at the clock.
-        if second > state.open.second {
-            let latency = state.spare.pop().unwrap_or_else(latencies);
-            let full = std::mem::replace(&mut state.open, Interval { second, bytes: 0, latency });
-            state.full.push(full);
+    }
+
+    /// Operations that were to begin at these times have ended together, each of so many bytes.
+    pub fn all_done(&self, intended_ns: &[u64], now_ns: u64, bytes: u64) {
+        let mut inside = intended_ns.iter().filter(|at_ns| self.window.contains(**at_ns)).peekable();
+        if inside.peek().is_some() {
+            let mut state = locked(&self.state);
+            let open = state.open_at(&self.window, now_ns);
+            inside.for_each(|intended_ns| open.count(*intended_ns, now_ns, bytes));
         }
-        state.open.bytes += bytes;
-        state.open.latency.saturating_record(now_ns.saturating_sub(from_ns).max(1));
     }
 
     /// An operation has failed. Failures of the warm-up are told too, and counted apart.

@@ -19,6 +19,9 @@ use super::recorder::{Recorder, Window, latencies};
 /// A sender that waits looks again after this time, whatever it was told.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
+/// A sender that waits goes on when one of so many parts of what is outstanding has ended.
+const RESUME_PARTS: u64 = 8;
+
 /// How fast a load goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
@@ -28,33 +31,48 @@ pub enum Pace {
     Saturate(u64),
 }
 
+/// Counts of one side, apart from those of the other: a line of the cache that both write would go back and forth
+/// with every record.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
+
 /// Where a sender waits for outcomes.
 #[derive(Debug, Default)]
 pub struct Gate {
-    outstanding: AtomicU64,
-    waiting: AtomicBool,
+    sent: Apart,
+    ended: Apart,
+    /// So many outcomes in all wake the sender; 0 while it does not wait.
+    wake_at: AtomicU64,
     sender: OnceLock<Thread>,
 }
 
 impl Gate {
     pub fn outstanding(&self) -> u64 {
-        self.outstanding.load(Ordering::SeqCst)
+        let ended = self.ended.0.load(Ordering::SeqCst);
+        self.sent.0.load(Ordering::SeqCst) - ended
     }
 
-    /// Waits for an outcome, if `still` says so after outcomes have begun to wake this thread: none is missed.
-    fn wait(&self, still: impl Fn() -> bool) {
+    /// Waits until so many are outstanding less one of [`RESUME_PARTS`]: outcomes come in batches, and a sender that is
+    /// woken for the first of each would send one record and wait again.
+    fn wait(&self, outstanding_max: u64) {
         self.sender.get_or_init(std::thread::current);
-        self.waiting.store(true, Ordering::SeqCst);
-        if still() {
+        let resume_at = outstanding_max - outstanding_max.div_ceil(RESUME_PARTS);
+        let wake_at = self.sent.0.load(Ordering::SeqCst).saturating_sub(resume_at);
+        self.wake_at.store(wake_at, Ordering::SeqCst);
+        // Looked at after outcomes have begun to wake this thread, so that none is missed.
+        if self.ended.0.load(Ordering::SeqCst) < wake_at {
             std::thread::park_timeout(LOOK_AGAIN);
         }
-        self.waiting.store(false, Ordering::SeqCst);
+        self.wake_at.store(0, Ordering::SeqCst);
     }
 
-    /// Counts an outcome.
-    pub fn ended(&self) {
-        self.outstanding.fetch_sub(1, Ordering::SeqCst);
-        if self.waiting.swap(false, Ordering::SeqCst)
+    /// Counts outcomes.
+    pub fn ended(&self, records: u64) {
+        let ended = self.ended.0.fetch_add(records, Ordering::SeqCst) + records;
+        let wake_at = self.wake_at.load(Ordering::SeqCst);
+        if (1..=ended).contains(&wake_at)
+            && self.wake_at.swap(0, Ordering::SeqCst) != 0
             && let Some(sender) = self.sender.get()
         {
             sender.unpark();
@@ -73,10 +91,17 @@ pub struct Taker<C> {
 impl<C: Clock + Send + Sync> Outcomes for Taker<C> {
     fn outcome(&self, token: u64, outcome: Result<Place, ClientFailure>) {
         match outcome {
-            Ok(_) => self.recorder.done(token, self.clock.now_ns(), self.record_bytes),
-            Err(failure) => self.recorder.failed(token, || failure.to_string()),
+            Ok(place) => self.outcomes(&[token], Ok(&place)),
+            Err(failure) => self.outcomes(&[token], Err(&failure)),
         }
-        self.gate.ended();
+    }
+
+    fn outcomes(&self, tokens: &[u64], first: Result<&Place, &ClientFailure>) {
+        match first {
+            Ok(_) => self.recorder.all_done(tokens, self.clock.now_ns(), self.record_bytes),
+            Err(failure) => tokens.iter().for_each(|token| self.recorder.failed(*token, || failure.to_string())),
+        }
+        self.gate.ended(tokens.len() as u64);
     }
 }
 
@@ -88,13 +113,13 @@ pub fn send(
     outcomes: &Arc<dyn Outcomes>,
     gate: &Gate,
 ) -> anyhow::Result<()> {
-    gate.outstanding.fetch_add(1, Ordering::SeqCst);
+    gate.sent.0.fetch_add(1, Ordering::SeqCst);
     loop {
         match producer.send_to(record, token, outcomes) {
             Ok(()) => return Ok(()),
-            Err(SendError::Full) => gate.wait(|| true),
+            Err(SendError::Full) => gate.wait(gate.outstanding()),
             Err(error) => {
-                gate.ended();
+                gate.ended(1);
                 return Err(error).with_context(|| format!("topic {}", record.topic));
             }
         }
@@ -149,9 +174,8 @@ impl<'a, C: Clock> Sender<'a, C> {
             if now_ns >= self.window.end_ns || self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let closed = || gate.outstanding() >= outstanding_max;
-            if closed() {
-                gate.wait(closed);
+            if gate.outstanding() >= outstanding_max {
+                gate.wait(outstanding_max);
                 continue;
             }
             send(self.sent, now_ns)?;
@@ -215,10 +239,11 @@ mod tests {
         let mut sender = Sender::new(&clock, window, &stop);
         let gate = Gate::default();
         let sent = sender.closed_loop(&gate, 3, |_, _| {
-            gate.outstanding.fetch_add(1, Ordering::AcqRel);
+            gate.sent.0.fetch_add(1, Ordering::AcqRel);
             assert!(gate.outstanding() <= 3);
             if gate.outstanding() == 3 {
-                (0..3).for_each(|_| gate.ended());
+                gate.ended(1);
+                gate.ended(2);
             }
             Ok(())
         });

@@ -101,7 +101,7 @@ impl Outcomes for Ledger {
                 }
             }
         }
-        self.gate.ended();
+        self.gate.ended(1);
     }
 }
 

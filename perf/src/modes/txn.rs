@@ -1,8 +1,8 @@
 //! `txn`: transactions, one after the other for each producer, and how long the phases of each take.
 //!
 //! `txn` counts from the intended time of the transaction to the end of its last call, `send` from its begin to the
-//! last acknowledgement of its records, `commit` and `abort` the call alone. At a rate the producers take the
-//! transactions in turn, and one that is late begins when the one before is over.
+//! last acknowledgement of its records, which are flushed, `commit` and `abort` the call alone. At a rate the producers
+//! take the transactions in turn, and one that is late begins when the one before is over.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -212,6 +212,8 @@ impl One<'_> {
             self.next = (self.next + 1) % self.running.topic.partitions;
             deliveries.push(self.producer.send_when_room(record).await?);
         }
+        // A transaction that is complete has nothing to linger for.
+        self.producer.flush().await?;
         for delivery in deliveries {
             delivery.await?;
         }

@@ -10,9 +10,12 @@ use crate::batch::header::{
     Attributes, BatchHeader, CRC_AT, LENGTH_PREFIX_BYTES, MAGIC_V2, PRODUCER_ID_AT, TimestampType,
 };
 use crate::batch::patch::crc_of;
-use crate::batch::varint::put_varint;
+use crate::batch::varint::{put_varint, varint_bytes};
 use crate::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use crate::limits::BATCH_HEADER_BYTES;
+
+/// Attributes of a record, which say nothing.
+const ATTRIBUTES_BYTES: usize = 1;
 
 /// A batch in the making.
 #[derive(Clone, Debug)]
@@ -24,7 +27,8 @@ pub struct BatchBuilder {
     record_count: Option<i32>,
     largest: TimestampMs,
     count: i32,
-    body: Vec<u8>,
+    /// Room for the header, then the records so far.
+    bytes: Vec<u8>,
 }
 
 impl Default for BatchBuilder {
@@ -37,6 +41,14 @@ impl BatchBuilder {
     /// An empty plain batch without a producer, at offset 0.
     #[must_use]
     pub fn new() -> Self {
+        Self::in_memory(Vec::new())
+    }
+
+    /// The same in memory that was used before.
+    #[must_use]
+    pub fn in_memory(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        bytes.resize(BATCH_HEADER_BYTES, 0);
         let header = BatchHeader {
             base_offset: Offset(0),
             batch_length: 0,
@@ -60,7 +72,7 @@ impl BatchBuilder {
             record_count: None,
             largest: TimestampMs(-1),
             count: 0,
-            body: Vec::new(),
+            bytes,
         }
     }
 
@@ -181,28 +193,61 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[(&[u8], Option<&[u8]>)],
     ) -> Self {
+        self.push_with_delta(offset_delta, at, key, value, headers);
+        self
+    }
+
+    /// Appends a record to a batch that stays where it is: its bytes are copied once, to where they are sent from.
+    pub fn push(
+        &mut self,
+        at: TimestampMs,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) {
+        self.push_with_delta(self.count, at, key, value, headers);
+    }
+
+    fn push_with_delta(
+        &mut self,
+        offset_delta: i32,
+        at: TimestampMs,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) {
         let base = *self.base_timestamp.get_or_insert(at);
-        let mut record = vec![0];
-        put_varint(&mut record, at.0.wrapping_sub(base.0));
-        put_varint(&mut record, i64::from(offset_delta));
-        put_nullable(&mut record, key);
-        put_nullable(&mut record, value);
-        put_varint(&mut record, headers.len() as i64);
+        let timestamp_delta = at.0.wrapping_sub(base.0);
+        let offset_delta = i64::from(offset_delta);
+        let header_bytes = |(name, value): &(&[u8], Option<&[u8]>)| nullable_bytes(Some(name)) + nullable_bytes(*value);
+        let length = ATTRIBUTES_BYTES
+            + varint_bytes(timestamp_delta)
+            + varint_bytes(offset_delta)
+            + nullable_bytes(key)
+            + nullable_bytes(value)
+            + varint_bytes(headers.len() as i64)
+            + headers.iter().map(header_bytes).sum::<usize>();
+        let out = &mut self.bytes;
+        out.reserve(varint_bytes(length as i64) + length);
+        put_varint(out, length as i64);
+        out.extend_from_slice(&[0; ATTRIBUTES_BYTES]);
+        put_varint(out, timestamp_delta);
+        put_varint(out, offset_delta);
+        put_nullable(out, key);
+        put_nullable(out, value);
+        put_varint(out, headers.len() as i64);
         for (name, value) in headers {
-            put_nullable(&mut record, Some(name));
-            put_nullable(&mut record, *value);
+            put_nullable(out, Some(name));
+            put_nullable(out, *value);
         }
-        put_varint(&mut self.body, record.len() as i64);
-        self.body.extend_from_slice(&record);
         self.largest = self.largest.max(at);
         self.count += 1;
-        self
     }
 
     /// Appends bytes where records stand, as they are; counts as one record.
     #[must_use]
     pub fn raw_record(mut self, bytes: &[u8]) -> Self {
-        self.body.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
         self.count += 1;
         self
     }
@@ -210,25 +255,31 @@ impl BatchBuilder {
     /// The finished batch.
     #[must_use]
     pub fn build(self) -> Vec<u8> {
-        let body = match self.header.attributes.codec() {
-            None | Some(Codec::None) => self.body.clone(),
-            Some(codec) => compress(codec, &self.body),
-        };
-        self.build_with_body(&body)
+        match self.header.attributes.codec() {
+            None | Some(Codec::None) => self.finish(),
+            Some(codec) => {
+                let packed = compress(codec, &self.bytes[BATCH_HEADER_BYTES..]);
+                self.build_with_body(&packed)
+            }
+        }
     }
 
     /// The finished batch with `body` in place of the records' bytes, compressed or not.
     #[must_use]
-    pub fn build_with_body(self, body: &[u8]) -> Vec<u8> {
-        let mut header = self.header;
-        let length = BATCH_HEADER_BYTES - LENGTH_PREFIX_BYTES + body.len();
-        header.batch_length = i32::try_from(length).expect("a batch is below 2 GiB");
+    pub fn build_with_body(mut self, body: &[u8]) -> Vec<u8> {
+        self.bytes.truncate(BATCH_HEADER_BYTES);
+        self.bytes.extend_from_slice(body);
+        self.finish()
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let (mut header, mut batch) = (self.header, self.bytes);
+        header.batch_length = i32::try_from(batch.len() - LENGTH_PREFIX_BYTES).expect("a batch is below 2 GiB");
         header.base_timestamp = self.base_timestamp.unwrap_or(TimestampMs(-1));
         header.max_timestamp = self.max_timestamp.unwrap_or(self.largest);
         header.last_offset_delta = self.last_offset_delta.unwrap_or(self.count - 1);
         header.record_count = self.record_count.unwrap_or(self.count);
-        let mut batch = header.to_bytes().to_vec();
-        batch.extend_from_slice(body);
+        batch[..BATCH_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         refresh_crc(&mut batch);
         batch
     }
@@ -263,6 +314,10 @@ pub fn control_batch(
         .attributes(attributes)
         .record_at(now, Some(&record.key()), Some(&record.value()), &[])
         .build()
+}
+
+fn nullable_bytes(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(varint_bytes(-1), |bytes| varint_bytes(bytes.len() as i64) + bytes.len())
 }
 
 fn put_nullable(out: &mut Vec<u8>, bytes: Option<&[u8]>) {

@@ -163,6 +163,7 @@ impl Machine {
     fn split(&mut self, lane: LaneId, batch: BatchId) {
         let second = BatchId(self.next_batch);
         self.next_batch += 1;
+        self.lanes[lane].keeps_small = true;
         if let Some(whole) = self.lanes[lane].split(batch, second, self.settings.codec) {
             let written = whole.written;
             let failure = ClientFailure::new(Reason::RecordTooLarge, written, self.next_of_records());

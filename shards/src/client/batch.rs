@@ -1,9 +1,8 @@
 //! One batch of a producer, from its first record to its outcome.
 
-use bytes::Bytes;
-
 use super::error::Written;
 use super::message::{CallId, ConnectionId, Identity, NewRecord, RecordId};
+use super::payload::Payload;
 use crate::batch::build::restamp;
 use crate::batch::records::Records;
 use crate::batch::{BatchBuilder, Codec};
@@ -15,6 +14,9 @@ const RECORD_OVERHEAD_BYTES: usize = 32;
 
 /// Bytes that a header takes beside its name and value, at most.
 const HEADER_OVERHEAD_BYTES: usize = 10;
+
+/// Records that a batch has room for before its list grows.
+const RECORDS_AT_FIRST: usize = 32;
 
 /// Bytes that a record may take in a batch: an upper bound, before compression.
 pub(super) fn record_bytes(record: &NewRecord<'_>) -> usize {
@@ -45,14 +47,14 @@ pub(super) enum Place {
     Under { connection: ConnectionId, call: CallId, as_first: bool },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Content {
     Open(Box<BatchBuilder>),
-    Sealed(Bytes),
+    Stamped(Payload),
 }
 
 /// The batch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Batch {
     pub id: BatchId,
     pub records: Vec<RecordId>,
@@ -68,12 +70,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub fn new(id: BatchId, codec: Codec, transactional: bool, now_ms: u64) -> Self {
-        let builder = BatchBuilder::new().codec(codec);
+    /// A batch without records, in memory that was used before.
+    pub fn new(id: BatchId, codec: Codec, transactional: bool, now_ms: u64, memory: Vec<u8>) -> Self {
+        let builder = BatchBuilder::in_memory(memory).codec(codec);
         let builder = if transactional { builder.transactional() } else { builder };
         Self {
             id,
-            records: Vec::new(),
+            records: Vec::with_capacity(RECORDS_AT_FIRST),
             bytes: BATCH_HEADER_BYTES,
             created_ms: now_ms,
             stamp: None,
@@ -89,9 +92,8 @@ impl Batch {
     }
 
     pub fn push(&mut self, id: RecordId, record: &NewRecord<'_>) {
-        let Some(Content::Open(builder)) = self.content.take() else { panic!("a sealed batch takes no records") };
-        let builder = builder.record_at(record.timestamp, record.key, record.value, record.headers);
-        self.content = Some(Content::Open(Box::new(builder)));
+        let Some(Content::Open(builder)) = &mut self.content else { panic!("a stamped batch takes no records") };
+        builder.push(record.timestamp, record.key, record.value, record.headers);
         self.records.push(id);
         self.bytes += record_bytes(record);
     }
@@ -101,24 +103,37 @@ impl Batch {
         i32::try_from(self.records.len()).expect("a batch holds fewer records than its bytes")
     }
 
-    /// The batch as it goes out under this stamp.
+    /// The batch as it goes out under this stamp; its bytes are finished when they are sent.
     pub fn stamped(&mut self, stamp: Stamp) {
-        let mut sealed = match self.content.take() {
-            Some(Content::Open(builder)) => builder.build(),
-            Some(Content::Sealed(bytes)) => Vec::from(bytes),
+        let Stamp { identity, first } = stamp;
+        let payload = match self.content.take() {
+            Some(Content::Open(builder)) => Payload::of(builder.producer(identity.id.0, identity.epoch.0, first.0)),
+            Some(Content::Stamped(payload)) => {
+                let mut bytes = payload.into_vec();
+                restamp(&mut bytes, identity.id, identity.epoch, first);
+                Payload::finished(bytes)
+            }
             None => panic!("a batch always has its content"),
         };
-        restamp(&mut sealed, stamp.identity.id, stamp.identity.epoch, stamp.first);
         self.stamp = Some(stamp);
-        self.content = Some(Content::Sealed(Bytes::from(sealed)));
+        self.content = Some(Content::Stamped(payload));
     }
 
-    /// The bytes to send.
-    pub fn wire(&self) -> Bytes {
+    /// What is sent.
+    pub fn wire(&self) -> &Payload {
         match &self.content {
-            Some(Content::Sealed(bytes)) => bytes.clone(),
+            Some(Content::Stamped(payload)) => payload,
             _ => panic!("a batch is stamped before it is sent"),
         }
+    }
+
+    /// Takes it apart: its records, and its memory if nobody else has it.
+    pub fn ended(self) -> (Vec<RecordId>, Option<Vec<u8>>) {
+        let memory = match self.content {
+            Some(Content::Stamped(payload)) => payload.into_memory(),
+            _ => None,
+        };
+        (self.records, memory)
     }
 
     pub fn is_rejected(&self) -> bool {
@@ -134,11 +149,10 @@ impl Batch {
     pub fn split(self, second: BatchId, codec: Codec) -> (Self, Self) {
         assert!(self.records.len() > 1, "a record cannot be halved");
         let half = self.records.len() / 2;
-        let bytes = self.wire();
-        let opened = Records::open(&bytes).expect("a batch of our own can be read");
+        let opened = Records::open(self.wire().bytes()).expect("a batch of our own can be read");
         let transactional = opened.header().attributes.is_transactional();
         let mut parts = [(self.id, 0..half), (second, half..self.records.len())].map(|(id, range)| {
-            let mut part = Self::new(id, codec, transactional, self.created_ms);
+            let mut part = Self::new(id, codec, transactional, self.created_ms, Vec::new());
             for (at, record) in opened.iter().enumerate().skip(range.start).take(range.len()) {
                 let record = record.expect("a record of our own can be read");
                 let headers: Vec<_> = record.headers.collect();

@@ -132,10 +132,14 @@ impl Machine {
         let lane = &mut self.lanes[id];
         lane.sent(at, connection, draft.call);
         let batch = &lane.in_flight[at];
-        let records = batch.wire();
-        draft.bytes += records.len();
+        // As the records came: how far they compress is known when the batch is put on its connection.
+        draft.bytes += batch.bytes;
         draft.members.push((id, batch.id));
-        draft.parts.push(ProducePart { topic: lane.topic.clone(), partition: lane.partition, records });
+        draft.parts.push(ProducePart {
+            topic: lane.topic.clone(),
+            partition: lane.partition,
+            records: batch.wire().clone(),
+        });
         // There may be more of it, for the next request.
         self.touch(id);
     }

@@ -74,6 +74,8 @@ pub(super) struct Lane {
     pub broken: bool,
     /// When the broker last acknowledged something of this producer id.
     proof_ms: Option<u64>,
+    /// Whether the broker found a batch too large: no batch grows here any more.
+    pub keeps_small: bool,
     /// Whether the partition is part of the transaction.
     pub added: bool,
     /// Whether it is on its machine's list of lanes to look at.
@@ -97,6 +99,7 @@ impl Lane {
             next: Sequence(0),
             broken: false,
             proof_ms: None,
+            keeps_small: false,
             added: false,
             touched: false,
             waiting: false,

@@ -13,6 +13,10 @@ use super::settings::Settings;
 use super::topic::{Topic, Unplaced};
 use super::txn::Txn;
 use super::verdict::Asked;
+use crate::limits::{CLIENT_GROWTH_BYTES_MAX, CLIENT_GROWTH_MS};
+
+/// Part of the producer's memory that it keeps of ended batches.
+const SPARE_PART: usize = 8;
 
 /// What a request without an answer was for.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ pub struct Machine {
     pub(super) lanes: Vec<Lane>,
     pub(super) topics: Vec<Topic>,
     pub(super) topic_ids: HashMap<Arc<str>, usize>,
+    /// The topic of the last record: the next one mostly is of the same.
+    last_topic: usize,
     /// Records of topics whose partitions are not known.
     pub(super) unplaced: usize,
     pub(super) nodes: Nodes,
@@ -64,6 +70,9 @@ pub struct Machine {
     pub(super) timers: BTreeSet<(u64, LaneId)>,
     pub(super) outputs: Vec<Output>,
     pub(super) memory_used: usize,
+    /// Memory of batches that have ended, for the next ones.
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
     /// Records without an outcome.
     pub(super) outstanding: usize,
     pub(super) next_record: u64,
@@ -89,6 +98,7 @@ impl Machine {
             lanes: Vec::new(),
             topics: Vec::new(),
             topic_ids: HashMap::new(),
+            last_topic: 0,
             unplaced: 0,
             nodes: Nodes::new(bootstrap),
             calls: BTreeMap::new(),
@@ -100,6 +110,8 @@ impl Machine {
             timers: BTreeSet::new(),
             outputs: Vec::new(),
             memory_used: 0,
+            spare: Vec::new(),
+            spare_bytes: 0,
             outstanding: 0,
             next_record: 0,
             next_batch: 0,
@@ -182,13 +194,16 @@ impl Machine {
     }
 
     fn topic_of(&mut self, name: &str) -> usize {
-        if let Some(&known) = self.topic_ids.get(name) {
-            return known;
+        if self.topics.get(self.last_topic).is_some_and(|topic| *topic.name == *name) {
+            return self.last_topic;
         }
-        let topic = Topic::new(name);
-        self.topic_ids.insert(topic.name.clone(), self.topics.len());
-        self.topics.push(topic);
-        self.topics.len() - 1
+        self.last_topic = self.topic_ids.get(name).copied().unwrap_or_else(|| {
+            let topic = Topic::new(name);
+            self.topic_ids.insert(topic.name.clone(), self.topics.len());
+            self.topics.push(topic);
+            self.topics.len() - 1
+        });
+        self.last_topic
     }
 
     /// Puts a record into the batch that is open in its partition, or into a new one.
@@ -206,21 +221,36 @@ impl Machine {
             return Err(SendError::NoPartition { topic: record.topic.to_owned(), partition });
         };
         let lane_id = self.topics[topic].lanes[index];
-        let lane = &mut self.lanes[lane_id];
+        let lane = &self.lanes[lane_id];
         let bytes = record_bytes(record);
-        let fits = |batch: &Batch| batch.is_open() && batch.bytes + bytes <= self.settings.batch_bytes;
-        // A batch in the queue may be looked at only when its linger ends or it is full.
+        let settings = &self.settings;
+        // What stands behind a full batch cannot leave now. It grows instead of becoming many: then a broker that is
+        // slow to answer, because each batch costs it a write, gets fewer of them.
+        let grows = |batch: &Batch| {
+            let young = created_ms.saturating_sub(batch.created_ms) < CLIENT_GROWTH_MS;
+            lane.queue.len() > 1 && !lane.keeps_small && young
+        };
+        let grown_bytes = settings.batch_bytes.max(settings.request_bytes_max.min(CLIENT_GROWTH_BYTES_MAX));
+        let bytes_max = |batch: &Batch| if grows(batch) { grown_bytes } else { settings.batch_bytes };
+        let fits = |batch: &Batch| batch.is_open() && batch.bytes + bytes <= bytes_max(batch);
+        // The batch in front is looked at when it is new, and when it becomes full. Before that its linger has to end,
+        // and after that it waits for what will have it looked at anyway, whatever comes behind it.
+        let waits_full = lane.queue.len() > 1;
         let mut look = lane.timer_ms.is_none();
-        if !lane.queue.back().is_some_and(fits) {
+        let fits = lane.queue.back().is_some_and(fits);
+        let lane = &mut self.lanes[lane_id];
+        if !fits {
             let id = BatchId(self.next_batch);
             self.next_batch += 1;
             let transactional = self.txn.is_some();
-            lane.queue.push_back(Batch::new(id, self.settings.codec, transactional, created_ms));
+            let memory = self.spare.pop().unwrap_or_default();
+            self.spare_bytes -= memory.capacity();
+            lane.queue.push_back(Batch::new(id, self.settings.codec, transactional, created_ms, memory));
             look = true;
         }
         let batch = lane.queue.back_mut().expect("just put there");
         batch.push(id, record);
-        if look || batch.bytes >= self.settings.batch_bytes {
+        if (look || batch.bytes >= self.settings.batch_bytes) && !waits_full {
             self.touch(lane_id);
         }
         Ok(())
@@ -294,7 +324,13 @@ impl Machine {
     pub(super) fn deliver(&mut self, batch: Batch, place: Delivered) {
         self.memory_used -= batch.bytes - crate::limits::BATCH_HEADER_BYTES;
         self.count_down(&batch.records);
-        self.outputs.push(Output::Delivered { records: batch.records, place });
+        let (records, memory) = batch.ended();
+        self.outputs.push(Output::Delivered { records, place });
+        let fits = |memory: &Vec<u8>| self.spare_bytes + memory.capacity() <= self.settings.memory_bytes / SPARE_PART;
+        if let Some(memory) = memory.filter(fits) {
+            self.spare_bytes += memory.capacity();
+            self.spare.push(memory);
+        }
     }
 
     /// Tells the outcome of a batch that is given up.

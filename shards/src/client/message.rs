@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::error::ClientFailure;
+use super::payload::Payload;
 use crate::ids::{Offset, ProducerEpoch, ProducerId, TimestampMs};
 
 /// A record that was taken; counts up.
@@ -62,7 +61,7 @@ pub struct ProducePart {
     /// The partition.
     pub partition: i32,
     /// The batch.
-    pub records: Bytes,
+    pub records: Payload,
 }
 
 /// A consumer, as TxnOffsetCommit names it; of a simple consumer generation -1 and no member.

@@ -31,6 +31,7 @@ mod metadata;
 mod nodes;
 mod ops;
 mod partitioner;
+mod payload;
 mod settings;
 mod topic;
 mod txn;
@@ -43,6 +44,7 @@ pub use message::{
     Output, PartitionAnswer, PartitionMetadata, ProduceAnswer, ProducePart, RecordId, Request, TopicMetadata,
 };
 pub use partitioner::partition_of;
+pub use payload::Payload;
 pub use settings::Settings;
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::limits::PRODUCER_BATCHES_MAX;
 pub struct Settings {
     /// How long a batch waits for more records (`linger.ms`).
     pub linger_ms: u64,
-    /// Size from which a batch waits no longer (`batch.size`), before compression.
+    /// Size from which a batch waits no longer (`batch.size`), before compression. One that stands behind a full batch
+    /// of its partition grows on, up to 1 MiB and `request_bytes_max`, unless the broker has refused a large one.
     pub batch_bytes: usize,
     /// Memory of all records that have no outcome (`buffer.memory`); more are refused with [`super::SendError::Full`].
     pub memory_bytes: usize,

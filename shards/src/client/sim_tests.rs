@@ -366,7 +366,7 @@ impl World {
                 Answer::Identity { code: 0, identity: Some(identity) }
             }
             Request::Produce { parts, .. } => {
-                let parts = parts.iter().map(|part| self.produce(node, part.partition, &part.records)).collect();
+                let parts = parts.iter().map(|part| self.produce(node, part.partition, part.records.bytes())).collect();
                 self.waiting.push(Waiting { connection, call, node, parts });
                 return;
             }

@@ -199,7 +199,7 @@ pub fn metadata(leaders: &[i32]) -> MetadataAnswer {
 pub fn parts(asked: &Asked) -> Vec<Part> {
     let Request::Produce { parts, .. } = &asked.request else { panic!("no Produce: {asked:?}") };
     let part = |part: &super::ProducePart| {
-        let header = BatchHeader::parse(&part.records).expect("a batch");
+        let header = BatchHeader::parse(part.records.bytes()).expect("a batch");
         (part.partition, header.producer_epoch.0, header.base_sequence.0, header.record_count)
     };
     parts.iter().map(part).collect()

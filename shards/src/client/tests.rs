@@ -466,6 +466,54 @@ fn records_without_a_key_stay_together_and_then_move_on() {
 }
 
 #[test]
+fn records_behind_batches_that_wait_wake_nobody_and_leave_all_the_same() {
+    let mut script = Script::ready(Settings { batch_bytes: 150, in_flight_max: 1, ..settings() }, &[1]);
+    script.send(0);
+    for _ in 0..5 {
+        script.send(0);
+    }
+    for _ in 0..50 {
+        script.try_send(0).expect("taken");
+        assert!(!script.machine.is_due(), "the batch in front is full and waits for an answer");
+    }
+    let mut records = Vec::new();
+    while script.has_produce() {
+        let (asked, parts) = script.produce();
+        records.push(parts[0].3);
+        script.acknowledge(&asked);
+    }
+    assert_eq!(records, [1, 2, 53], "one alone, a full batch, and the one behind it has grown");
+    assert_eq!(script.delivered.len(), 57, "with the one of the beginning");
+}
+
+#[test]
+fn a_batch_that_waits_grows_for_a_while_and_not_where_a_large_one_was_refused() {
+    let mut script = Script::ready(Settings { batch_bytes: 150, in_flight_max: 1, ..settings() }, &[1]);
+    script.send(0);
+    let (first, _) = script.produce();
+    for _ in 0..6 {
+        script.try_send(0).expect("taken");
+    }
+    script.wait(999);
+    script.try_send(0).expect("taken");
+    script.now_ms += 1;
+    for _ in 0..2 {
+        script.try_send(0).expect("taken");
+    }
+    let of_each = |script: &Script| -> Vec<usize> {
+        script.machine.lanes[0].queue.iter().map(|batch| batch.records.len()).collect()
+    };
+    assert_eq!(of_each(&script), [2, 5, 2], "the second one is too old for more");
+    script.acknowledge(&first);
+    let (full, _) = script.produce();
+    script.answer_codes(&full, &[TOO_LARGE]);
+    for _ in 0..6 {
+        script.try_send(0).expect("taken");
+    }
+    assert_eq!(of_each(&script), [5, 2, 2, 2, 2], "the refused one is halves now, and what is new stays small");
+}
+
+#[test]
 fn a_closed_producer_tells_every_record_and_takes_no_other() {
     let mut script = Script::ready(settings(), &[1]);
     let sent = script.send(0);

@@ -464,3 +464,20 @@ fn records_and_calls_outside_their_place_are_refused() {
     let mut script = Script::ready(settings(), &[1]);
     assert!(script.machine.begin_transaction().is_err(), "without an id");
 }
+
+#[test]
+fn a_commit_waits_for_no_linger() {
+    for level in [TV1, TV2] {
+        let mut script = initialized(Settings { linger_ms: 5000, ..transactional() }, level);
+        begin(&mut script);
+        script.send(0);
+        let began_ms = script.now_ms;
+        commit(&mut script);
+        if level == TV1 {
+            added(&mut script);
+        }
+        written(&mut script);
+        next(&mut script, "commit");
+        assert!(script.now_ms - began_ms < 100, "{} ms", script.now_ms - began_ms);
+    }
+}

@@ -116,8 +116,16 @@ impl<'a> Sender<'a> {
         std::mem::take(&mut self.runs).iter().for_each(|(partition, run)| say_run(*partition, run));
     }
 
-    /// Waits for all lines and commits what is open.
+    /// Waits for all lines, which nothing follows that they could linger for, and commits what is open.
     pub async fn commit(&mut self, interrupt: &mut Interrupt) -> anyhow::Result<()> {
+        if self.waits() {
+            tokio::select! {
+                biased;
+                () = interrupt.come() => anyhow::bail!("interrupted"),
+                // What became of each line is looked at below.
+                _ = self.producer.flush() => {}
+            }
+        }
         while self.waits() {
             tokio::select! {
                 biased;

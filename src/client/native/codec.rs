@@ -6,7 +6,6 @@ use anyhow::{Context, bail, ensure};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
@@ -24,6 +23,8 @@ use oncilla_shards::client::{
 use oncilla_shards::code::ErrorCode;
 use oncilla_shards::ids::{Offset, ProducerEpoch, ProducerId, TimestampMs};
 
+use super::outbound::Outbound;
+use super::produce;
 use crate::client::topic_name;
 
 /// Last version of Produce with topic names; the first one by which a write adds its partition to the transaction.
@@ -44,8 +45,6 @@ const INIT: i16 = 5;
 /// What FindCoordinator calls a group and a transactional id.
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
-/// How long a broker may wait for its replicas.
-const ACKS_TIMEOUT_MS: i32 = 30_000;
 
 /// Versions that a node speaks, by API.
 pub(super) type Versions = HashMap<i16, (i16, i16)>;
@@ -88,15 +87,19 @@ impl Encoder<'_> {
         (version >= R::VERSIONS.min.max(known_min).max(min)).then_some(version)
     }
 
-    fn write<R: Wire>(&self, request: &R, version: i16, out: &mut BytesMut) -> anyhow::Result<Shape> {
+    fn header<R: Wire>(&self, version: i16, out: &mut BytesMut) -> anyhow::Result<()> {
         let header = RequestHeader::default()
             .with_request_api_key(R::KEY)
             .with_request_api_version(version)
             .with_correlation_id(self.correlation_id)
             .with_client_id(Some(self.client_id.clone()));
+        header.encode(out, R::header_version(version))
+    }
+
+    fn write<R: Wire>(&self, request: &R, version: i16, out: &mut BytesMut) -> anyhow::Result<Shape> {
         let at = out.len();
         out.put_i32(0);
-        header.encode(out, R::header_version(version))?;
+        self.header::<R>(version, out)?;
         request.encode(out, version)?;
         let length = i32::try_from(out.len() - at - 4).context("a request is longer than the protocol allows")?;
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
@@ -104,20 +107,39 @@ impl Encoder<'_> {
     }
 
     /// Appends the request to `out`.
-    pub fn encode(&self, request: &Request, out: &mut BytesMut) -> Result<Shape, Unsendable> {
-        let start = out.len();
-        let result = self.encode_within(request, out);
-        if result.is_err() {
-            out.truncate(start);
+    pub fn encode(&self, request: &Request, out: &mut Outbound) -> Result<Shape, Unsendable> {
+        let start = out.head().len();
+        let result = match request {
+            Request::Produce { transactional_id, tv2, parts } => {
+                self.produce(transactional_id.as_deref(), *tv2, parts, out)
+            }
+            _ => self.encode_within(request, out.head()),
+        };
+        if !matches!(result, Ok(Some(_))) {
+            out.head().truncate(start);
         }
         match result {
             Ok(Some(shape)) => Ok(shape),
-            Ok(None) => {
-                out.truncate(start);
-                Err(Unsendable::Version(unsupported(request)))
-            }
+            Ok(None) => Err(Unsendable::Version(unsupported(request))),
             Err(error) => Err(Unsendable::Broken(format!("{error:#}"))),
         }
+    }
+
+    fn produce(
+        &self,
+        transactional_id: Option<&str>,
+        tv2: bool,
+        parts: &[ProducePart],
+        out: &mut Outbound,
+    ) -> anyhow::Result<Option<Shape>> {
+        let (min, max) = match (transactional_id, tv2) {
+            (None, _) => (3, PRODUCE_BY_NAME),
+            (Some(_), false) => (3, PRODUCE_TV1),
+            (Some(_), true) => (PRODUCE_BY_NAME, PRODUCE_BY_NAME),
+        };
+        let Some(version) = self.version::<ProduceRequest>(min, max) else { return Ok(None) };
+        produce::encode(version, transactional_id, parts, out, |head| self.header::<ProduceRequest>(version, head))?;
+        Ok(Some(Shape { key: ProduceRequest::KEY, version }))
     }
 
     fn encode_within(&self, request: &Request, out: &mut BytesMut) -> anyhow::Result<Option<Shape>> {
@@ -138,20 +160,6 @@ impl Encoder<'_> {
                     .with_producer_id(id.into())
                     .with_producer_epoch(epoch);
                 self.put(&request, if identity.is_some() { 3 } else { 0 }, INIT, out)
-            }
-            Request::Produce { transactional_id, tv2, parts } => {
-                let id = transactional_id.as_deref().map(transactional);
-                let (min, max) = match (&id, tv2) {
-                    (None, _) => (3, PRODUCE_BY_NAME),
-                    (Some(_), false) => (3, PRODUCE_TV1),
-                    (Some(_), true) => (PRODUCE_BY_NAME, PRODUCE_BY_NAME),
-                };
-                let request = ProduceRequest::default()
-                    .with_transactional_id(id)
-                    .with_acks(-1)
-                    .with_timeout_ms(ACKS_TIMEOUT_MS)
-                    .with_topic_data(topics(parts));
-                self.put(&request, min, max, out)
             }
             Request::FindTransactionCoordinator { transactional_id } => {
                 let request =
@@ -238,19 +246,6 @@ impl Encoder<'_> {
         let Some(version) = self.version::<R>(min, max) else { return Ok(None) };
         self.write(request, version, out).map(Some)
     }
-}
-
-fn topics(parts: &[ProducePart]) -> Vec<TopicProduceData> {
-    let mut topics: Vec<TopicProduceData> = Vec::new();
-    for part in parts {
-        let data = PartitionProduceData::default().with_index(part.partition).with_records(Some(part.records.clone()));
-        match topics.iter_mut().find(|topic| *topic.name.0 == *part.topic) {
-            Some(topic) => topic.partition_data.push(data),
-            None => topics
-                .push(TopicProduceData::default().with_name(topic_name(&part.topic)).with_partition_data(vec![data])),
-        }
-    }
-    topics
 }
 
 /// What a node would say to a request that it does not know.

@@ -1,18 +1,17 @@
 //! The task behind a producer: wakes when the machine wants, carries out what it decides, and brings events back.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kafka_protocol::protocol::StrBytes;
-use oncilla_shards::client::{ClientFailure, ConnectionId, Delivered, Machine, OpId, Output, RecordId};
+use oncilla_shards::client::{ClientFailure, ConnectionId, Machine, OpId, Output};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+use super::delivery::{Deliveries, Telling};
 use super::link::{Event, Link, Outgoing};
-use super::{Outcomes, Place};
 
 /// Events worked off before the machine is asked what follows from them.
 const EVENTS_TURN_MAX: usize = 64;
@@ -26,59 +25,6 @@ pub(super) struct Shared {
     /// There is memory again.
     pub room: Notify,
     began: Instant,
-}
-
-type Outcome = Result<Place, ClientFailure>;
-
-/// Who waits for the outcome of a record.
-pub(super) enum Waiting {
-    Awaited(oneshot::Sender<Outcome>),
-    Told(u64, Arc<dyn Outcomes>),
-}
-
-impl Waiting {
-    fn tell(self, outcome: Outcome) {
-        match self {
-            Self::Awaited(waiting) => {
-                let _ = waiting.send(outcome);
-            }
-            Self::Told(token, outcomes) => outcomes.outcome(token, outcome),
-        }
-    }
-}
-
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Awaited(_) => f.write_str("Awaited"),
-            Self::Told(token, _) => write!(f, "Told({token})"),
-        }
-    }
-}
-
-/// Who waits for the outcome of which record. Numbers of records are dense, so a place in a queue finds them.
-#[derive(Debug, Default)]
-pub(super) struct Deliveries {
-    /// Number of the record in front.
-    first: u64,
-    waiting: VecDeque<Option<Waiting>>,
-}
-
-impl Deliveries {
-    pub fn push(&mut self, id: RecordId, waiting: Waiting) {
-        assert_eq!(id.0, self.first + self.waiting.len() as u64, "records are numbered one by one");
-        self.waiting.push_back(Some(waiting));
-    }
-
-    fn take(&mut self, id: RecordId) -> Option<Waiting> {
-        let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
-        let waiting = self.waiting.get_mut(at)?.take();
-        while self.waiting.front().is_some_and(Option::is_none) {
-            self.waiting.pop_front();
-            self.first += 1;
-        }
-        waiting
-    }
 }
 
 /// Under the lock, which is never held across an await.
@@ -170,7 +116,26 @@ impl Driver {
         let mut state = self.shared.state();
         let until_ms = state.machine.poll(self.shared.now_ms());
         let outputs = state.machine.take_outputs();
+        let mut outward = Vec::new();
         for output in outputs {
+            match output {
+                Output::Delivered { records, place } => {
+                    told.batches.push(state.deliveries.take(&records, Ok(place)));
+                }
+                Output::Failed { records, failure } => {
+                    told.batches.push(state.deliveries.take(&records, Err(failure)));
+                }
+                Output::Done { op, result } => {
+                    if let Some(waiting) = state.ops.remove(&op) {
+                        told.ops.push((waiting, result));
+                    }
+                }
+                output => outward.push(output),
+            }
+        }
+        let ended = state.ended;
+        drop(state);
+        for output in outward {
             match output {
                 Output::Send { connection, address, ticket, call, request } => {
                     let link = links.entry(connection).or_insert_with(|| self.open(connection, address, events));
@@ -180,16 +145,10 @@ impl Driver {
                 Output::Close(connection) => {
                     links.remove(&connection);
                 }
-                Output::Delivered { records, place } => state.delivered(&records, &place, &mut told.records),
-                Output::Failed { records, failure } => state.failed(&records, &failure, &mut told.records),
-                Output::Done { op, result } => {
-                    if let Some(waiting) = state.ops.remove(&op) {
-                        told.ops.push((waiting, result));
-                    }
-                }
+                inward => panic!("{inward:?} was carried out under the lock"),
             }
         }
-        (until_ms, state.ended)
+        (until_ms, ended)
     }
 
     fn open(
@@ -214,47 +173,22 @@ impl Driver {
 
 type OpResult = Result<(), ClientFailure>;
 
-/// What is to be told when the lock is free again, so that who is told can send the next record at once.
+/// What is to be told when the lock is free again.
 #[derive(Default)]
 struct Told {
-    records: Vec<(Waiting, Outcome)>,
+    batches: Vec<Telling>,
     ops: Vec<(oneshot::Sender<OpResult>, OpResult)>,
 }
 
 impl Told {
     fn tell(&mut self, room: &Notify) {
-        if !self.records.is_empty() {
+        if !self.batches.is_empty() {
             room.notify_waiters();
         }
-        for (waiting, outcome) in self.records.drain(..) {
-            waiting.tell(outcome);
-        }
+        self.batches.drain(..).for_each(Telling::tell);
         // A flush ends when its records have been told.
         for (waiting, result) in self.ops.drain(..) {
             let _ = waiting.send(result);
-        }
-    }
-}
-
-impl State {
-    fn delivered(&mut self, records: &[RecordId], place: &Delivered, told: &mut Vec<(Waiting, Outcome)>) {
-        for (at, id) in (0..).zip(records) {
-            let Some(waiting) = self.deliveries.take(*id) else { continue };
-            let place = Place {
-                topic: place.topic.clone(),
-                partition: place.partition,
-                offset: place.base_offset.map(|base| base.plus(at).0),
-                timestamp_ms: place.timestamp.map(|at| at.0),
-            };
-            told.push((waiting, Ok(place)));
-        }
-    }
-
-    fn failed(&mut self, records: &[RecordId], failure: &ClientFailure, told: &mut Vec<(Waiting, Outcome)>) {
-        for id in records {
-            if let Some(waiting) = self.deliveries.take(*id) {
-                told.push((waiting, Err(failure.clone())));
-            }
         }
     }
 }

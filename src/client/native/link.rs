@@ -19,6 +19,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::codec::{Encoder, Shape, Unsendable, Versions, decode};
+use super::outbound::Outbound;
 
 /// Longest answer: a producer's answers are short.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -31,6 +32,10 @@ const TRANSACTION_VERSION: &str = "transaction.version";
 
 /// Bytes of requests that are written in one go.
 const WRITE_BYTES: usize = 256 << 10;
+
+/// Room for what is read in one go, and what has to be left of it: answers are short, and many come together.
+const READ_BYTES: usize = 16 << 10;
+const READ_BYTES_MIN: usize = 1 << 10;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -130,7 +135,7 @@ impl Link {
     ) -> anyhow::Result<()> {
         let mut correlation_id = 0;
         let mut due = 0;
-        let mut buffer = BytesMut::new();
+        let mut buffer = Outbound::default();
         while let Some(first) = self.outgoing.recv().await {
             let mut next = Some(first);
             while let Some(Outgoing { ticket, call, request }) = next {
@@ -149,8 +154,8 @@ impl Link {
                 }
                 next = if buffer.len() < WRITE_BYTES { self.outgoing.try_recv().ok() } else { None };
             }
-            output.write_all(&buffer).await.context("write")?;
-            buffer.clear();
+            buffer.finish();
+            output.write_all_buf(&mut buffer).await.context("write")?;
         }
         Ok(())
     }
@@ -182,6 +187,9 @@ async fn next_frame(input: &mut (impl AsyncReadExt + Unpin), buffer: &mut BytesM
                 buffer.advance(4);
                 return Ok(buffer.split_to(length).freeze());
             }
+        }
+        if buffer.capacity() - buffer.len() < READ_BYTES_MIN {
+            buffer.reserve(READ_BYTES);
         }
         let read = input.read_buf(buffer).await.context("read")?;
         ensure!(read > 0, "the node closed the connection");

@@ -22,23 +22,29 @@
 
 mod builder;
 mod codec;
+mod delivery;
 mod driver;
 mod link;
+mod outbound;
+mod produce;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use oncilla_shards::client::{Machine, NewRecord, OpId};
+use oncilla_shards::client::{Machine, NewRecord, OpId, RecordId};
 use oncilla_shards::ids::TimestampMs;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 pub use builder::ProducerBuilder;
+pub use delivery::{Delivery, Outcomes};
 pub use oncilla_shards::client::{ClientFailure, GroupMember, Next, OffsetToCommit, Reason, SendError, Written};
 
-use driver::{Shared, State, Waiting};
+use delivery::{Deliveries, gone};
+use driver::{Shared, State};
+
+/// Headers of a record beyond which a list of them is allocated.
+const HEADERS_INLINE: usize = 8;
 
 /// A record to be produced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +96,8 @@ impl Record {
     }
 
     fn with<T>(&self, take: impl FnOnce(&NewRecord<'_>) -> T) -> T {
-        let headers: Vec<_> = self.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_deref())).collect();
+        let headers = self.headers.iter().map(|(name, value)| (name.as_bytes(), value.as_deref()));
+        let headers: SmallVec<[_; HEADERS_INLINE]> = headers.collect();
         take(&NewRecord {
             topic: &self.topic,
             partition: self.partition,
@@ -120,32 +127,6 @@ pub struct Place {
     pub timestamp_ms: Option<i64>,
 }
 
-/// The outcome of a record, to be awaited. Dropping it changes nothing.
-#[derive(Debug)]
-pub struct Delivery(oneshot::Receiver<Result<Place, ClientFailure>>);
-
-impl Future for Delivery {
-    type Output = Result<Place, ClientFailure>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Without its task, which ended with its runtime, nobody knows.
-        Pin::new(&mut self.0).poll(context).map(|outcome| outcome.unwrap_or_else(|_| Err(gone())))
-    }
-}
-
-/// Takes the outcomes of records that were sent by [`Producer::send_to`], each once.
-///
-/// It is called in the producer's task, as soon as an answer has been read: it has to be short, and may call the
-/// producer. Outcomes of records that are left when the runtime ends are not told.
-pub trait Outcomes: Send + Sync {
-    /// The outcome of the record with this token.
-    fn outcome(&self, token: u64, outcome: Result<Place, ClientFailure>);
-}
-
-fn gone() -> ClientFailure {
-    ClientFailure { reason: Reason::Closed, written: Written::Unknown, next: Next::Close }
-}
-
 /// The producer. Shared by reference; ends when it is dropped.
 #[derive(Debug)]
 pub struct Producer {
@@ -171,10 +152,10 @@ impl Producer {
         self.try_send(&record)
     }
 
-    /// As [`Producer::send`], for those who send too much to await each record: nothing is allocated for the outcome,
-    /// and the record can be used again.
+    /// As [`Producer::send`], for those who send too much to await each record: outcomes are told by batches, and the
+    /// record can be used again.
     pub fn send_to(&self, record: &Record, token: u64, outcomes: &Arc<dyn Outcomes>) -> Result<(), SendError> {
-        self.take(record, Waiting::Told(token, outcomes.clone()))
+        self.take(record, |deliveries, id| deliveries.told(id, token, outcomes))
     }
 
     /// Takes a record when there is memory for it, for at most `max.block.ms`.
@@ -200,21 +181,24 @@ impl Producer {
     }
 
     fn try_send(&self, record: &Record) -> Result<Delivery, SendError> {
-        let (sender, receiver) = oneshot::channel();
-        self.take(record, Waiting::Awaited(sender)).map(|()| Delivery(receiver))
+        self.take(record, Deliveries::awaited)
     }
 
-    fn take(&self, record: &Record, waiting: Waiting) -> Result<(), SendError> {
-        let now_ms = self.shared.now_ms();
-        let mut state = self.shared.state();
-        let id = record.with(|new| state.machine.send(now_ms, new))?;
-        state.deliveries.push(id, waiting);
-        let due = state.machine.is_due();
-        drop(state);
-        if due {
-            self.shared.wake.notify_one();
-        }
-        Ok(())
+    fn take<T>(&self, record: &Record, wait: impl FnOnce(&mut Deliveries, RecordId) -> T) -> Result<T, SendError> {
+        record.with(|new| {
+            let now_ms = self.shared.now_ms();
+            let mut state = self.shared.state();
+            let State { machine, deliveries, .. } = &mut *state;
+            // Who made it due has woken the task, or is about to.
+            let was_due = machine.is_due();
+            let waiting = wait(deliveries, machine.send(now_ms, new)?);
+            let due = !was_due && machine.is_due();
+            drop(state);
+            if due {
+                self.shared.wake.notify_one();
+            }
+            Ok(waiting)
+        })
     }
 
     /// Waits until every record taken so far has its outcome; they go out without linger.
