@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use hdrhistogram::Histogram;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -30,6 +30,8 @@ const WARM_UP: usize = 50;
 /// What one durable write of a small batch is on the disk.
 const BLOCK_BYTES: usize = 4096;
 const STOP_SECONDS: u64 = 10;
+/// Markers follow their decision within milliseconds; a disk that stalls may hold them back.
+const MARKERS_WAIT: Duration = Duration::from_secs(30);
 /// Longer times count as this.
 const TIME_US_MAX: u64 = 60_000_000;
 
@@ -89,6 +91,7 @@ async fn show(bootstrap: &str, floor: &Histogram<u64>) -> anyhow::Result<()> {
         }
         output::line(format!("  {name}1 {name}2 {name}3   {}", if commits { "committed" } else { "aborted" }))?;
     }
+    all_ended(bootstrap).await?;
     for (level, isolation) in [("read_committed", Isolation::Committed), ("read_uncommitted", Isolation::Uncommitted)] {
         output::line(format!("  {level:<16}   sees {}", seen(bootstrap, isolation)?.join(" ")))?;
     }
@@ -125,6 +128,21 @@ async fn commits(producer: &Producer) -> anyhow::Result<(Histogram<u64>, Histogr
         note(&mut whole, n, began);
     }
     Ok((whole, commit))
+}
+
+/// Waits until no transaction is open in the topic `shown`: a commit is answered when it is decided, and readers see its
+/// records when its markers have followed.
+async fn all_ended(bootstrap: &str) -> anyhow::Result<()> {
+    let until = Instant::now() + MARKERS_WAIT;
+    let ends = |isolation| {
+        let consumer = Consumer::open(Client::connect(bootstrap)?, "shown", None, From::Beginning, isolation);
+        consumer.and_then(|mut consumer| consumer.ends())
+    };
+    while ends(Isolation::Committed)? != ends(Isolation::Uncommitted)? {
+        ensure!(Instant::now() < until, "a transaction is still open {} s after its end", MARKERS_WAIT.as_secs());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
 }
 
 /// Values of the topic `shown` that a reader of this level finds.
