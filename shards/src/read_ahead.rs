@@ -1,7 +1,7 @@
 //! Reading ahead for consumers that catch up: what to read before it is asked for.
 //!
-//! A consumer behind the tail cache asks for a partition from where its last answer ended, again and again. Without this
-//! the disk rests while an answer travels, and the consumer waits while the disk reads. A reader is known by the
+//! A consumer behind the tail cache asks for a partition from where its last answer ended, again and again. Without
+//! this the disk rests while an answer travels, and the consumer waits while the disk reads. A reader is known by the
 //! partition and the offset at which it will go on, whoever it is. Its first read is only remembered; from the second
 //! on, the read after it is made while its answer is on its way. Looking up single records costs no read more.
 //!
@@ -118,8 +118,8 @@ impl ReadAhead {
         self.bytes_wasted
     }
 
-    /// Looks for what `reader` is about to read; `wanted` is what the index tells of it. What was read for another plan,
-    /// because segments were exchanged meanwhile, is dropped.
+    /// Looks for what `reader` is about to read; `wanted` is what the index tells of it. What was read for another
+    /// plan, because segments were exchanged meanwhile, is dropped.
     pub fn find(&mut self, reader: Reader, wanted: Span) -> Found {
         let Some(followed) = self.readers.get(&reader) else { return Found::Unknown };
         let span = followed.span;
@@ -138,8 +138,8 @@ impl ReadAhead {
         Found::Follows(fits.then_some(span))
     }
 
-    /// A reader was answered up to `reader.next` and will read `then`, which starts at the batch there. With a ticket it
-    /// is to be read now, which is wanted only where the answered read followed another.
+    /// A reader was answered up to `reader.next` and will read `then`, which starts at the batch there. With a ticket
+    /// it is to be read now, which is wanted only where the answered read followed another.
     pub fn answered(&mut self, reader: Reader, then: Span, is_wanted: bool, now: TimestampMs) -> Option<Ticket> {
         if self.readers.contains_key(&reader) {
             return None;

@@ -130,8 +130,8 @@ async fn commits(producer: &Producer) -> anyhow::Result<(Histogram<u64>, Histogr
     Ok((whole, commit))
 }
 
-/// Waits until no transaction is open in the topic `shown`: a commit is answered when it is decided, and readers see its
-/// records when its markers have followed.
+/// Waits until no transaction is open in the topic `shown`: a commit is answered when it is decided, and readers see
+/// its records when its markers have followed.
 async fn all_ended(bootstrap: &str) -> anyhow::Result<()> {
     let until = Instant::now() + MARKERS_WAIT;
     let ends = |isolation| {
