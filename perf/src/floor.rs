@@ -1,8 +1,13 @@
-//! The floors of a machine: a durable 4 KiB write in place, and a TCP round trip over the loopback.
+//! The floors of a machine: a durable 4 KiB write in place, and a TCP round trip over the loopback; each as fast as it
+//! goes, and at a pace.
 //!
-//! One thread, plain system calls, one operation at a time. The file is written once before it is measured, because a
-//! durable write over written blocks costs about half of one that extends a file. Fails where the file system refuses
-//! O_DIRECT.
+//! One thread, plain system calls, one operation at a time. The files are written once before they are measured,
+//! because a durable write over written blocks costs about half of one that extends a file. Fails where the file system
+//! refuses O_DIRECT.
+//!
+//! At a pace of [`PACE`] both cost more, and a load of 1,000 records a second has to be held against that: the
+//! processor sleeps between two of them and has to wake up, and some file systems write a file's inode with its bytes
+//! when the clock has ticked since its last write (ext4 without a journal: 45 us behind one of 60).
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt::Write as _;
@@ -10,9 +15,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -22,6 +27,12 @@ const FILE_BLOCKS: usize = 4096;
 const MESSAGE_BYTES: usize = 64;
 /// Operations before the first that counts.
 const WARMUP_COUNT: u32 = 200;
+/// Files that are written in turn at a pace.
+const PACED_FILES: u32 = 4;
+/// Time from one operation to the next at a pace.
+const PACE: Duration = Duration::from_millis(1);
+/// One operation at a pace for so many as fast as they go, so that neither takes much longer.
+const PACED_SHARE: u32 = 4;
 const PERCENTILES: [(&str, f64); 5] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
 /// What one operation cost, in nanoseconds.
@@ -30,11 +41,22 @@ pub struct Row {
     nanos: Histogram<u64>,
 }
 
-/// Measures every floor; `count` operations each.
+/// How often an operation is done.
+#[derive(Clone, Copy)]
+struct Times {
+    count: u32,
+    is_paced: bool,
+}
+
+/// Measures every floor: `count` operations each as fast as they go, and fewer at a pace.
 pub fn measure(dir: &Path, count: u32) -> Result<Vec<Row>> {
+    let fast = Times { count, is_paced: false };
+    let paced = Times { count: count.div_ceil(PACED_SHARE), is_paced: true };
     Ok(vec![
-        Row { name: "durable 4 KiB write", nanos: durable_writes(dir, count)? },
-        Row { name: "TCP round trip, 64 bytes", nanos: round_trips(count)? },
+        Row { name: "durable 4 KiB write", nanos: durable_writes(dir, 1, fast)? },
+        Row { name: "TCP round trip, 64 bytes", nanos: round_trips(fast)? },
+        Row { name: "durable 4 KiB write, one a ms to 4 files", nanos: durable_writes(dir, PACED_FILES, paced)? },
+        Row { name: "TCP round trip, 64 bytes, one a ms", nanos: round_trips(paced)? },
     ])
 }
 
@@ -69,25 +91,33 @@ impl Drop for Block {
     }
 }
 
-fn durable_writes(dir: &Path, count: u32) -> Result<Histogram<u64>> {
-    let path = dir.join(format!("oncilla-perf-floor-{}", std::process::id()));
-    let measured = write_blocks(&path, count);
+fn durable_writes(dir: &Path, files: u32, times: Times) -> Result<Histogram<u64>> {
+    let path = |file: u32| dir.join(format!("oncilla-perf-floor-{}-{file}", std::process::id()));
+    let paths: Vec<PathBuf> = (0..files).map(path).collect();
+    let measured = write_blocks(&paths, times);
     // The measurement's own fault is worth more than one of the cleaning up.
-    let removed = std::fs::remove_file(&path);
-    let nanos = measured.with_context(|| format!("durable writes to {}", path.display()))?;
-    removed.with_context(|| format!("remove {}", path.display()))?;
+    let removed: Vec<_> = paths.iter().map(|path| (path, std::fs::remove_file(path))).collect();
+    let nanos = measured.with_context(|| format!("durable writes to {}", paths[0].display()))?;
+    for (path, removed) in removed {
+        removed.with_context(|| format!("remove {}", path.display()))?;
+    }
     Ok(nanos)
 }
 
-fn write_blocks(path: &Path, count: u32) -> Result<Histogram<u64>> {
-    zeroed(path)?;
+/// Writes the blocks of the files, one file after the other.
+fn write_blocks(paths: &[PathBuf], times: Times) -> Result<Histogram<u64>> {
     let flags = (rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC).bits();
-    let file = OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path)?;
+    let mut files = Vec::new();
+    for path in paths {
+        zeroed(path)?;
+        files.push(OpenOptions::new().write(true).custom_flags(flags.cast_signed()).open(path)?);
+    }
     let mut block = Block::new();
-    timed(count, |i| {
-        block.as_mut()[..4].copy_from_slice(&i.to_le_bytes());
-        let at = (i as usize % FILE_BLOCKS) * BLOCK_BYTES;
-        Ok(file.write_all_at(block.as_mut(), at as u64)?)
+    timed(times, |i| {
+        let i = i as usize;
+        block.as_mut()[..8].copy_from_slice(&i.to_le_bytes());
+        let at = (i / files.len() % FILE_BLOCKS) * BLOCK_BYTES;
+        Ok(files[i % files.len()].write_all_at(block.as_mut(), at as u64)?)
     })
 }
 
@@ -100,7 +130,7 @@ fn zeroed(path: &Path) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-fn round_trips(count: u32) -> Result<Histogram<u64>> {
+fn round_trips(times: Times) -> Result<Histogram<u64>> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let echo = thread::spawn(move || -> std::io::Result<()> {
@@ -116,7 +146,7 @@ fn round_trips(count: u32) -> Result<Histogram<u64>> {
     let mut near = TcpStream::connect(address)?;
     near.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
-    let nanos = timed(count, |_| {
+    let nanos = timed(times, |_| {
         near.write_all(&message)?;
         Ok(near.read_exact(&mut message)?)
     })?;
@@ -125,9 +155,13 @@ fn round_trips(count: u32) -> Result<Histogram<u64>> {
     Ok(nanos)
 }
 
-fn timed(count: u32, mut operation: impl FnMut(u32) -> Result<()>) -> Result<Histogram<u64>> {
+fn timed(times: Times, mut operation: impl FnMut(u32) -> Result<()>) -> Result<Histogram<u64>> {
     let mut nanos = Histogram::new(3)?;
-    for i in 0..WARMUP_COUNT + count {
+    let start = Instant::now();
+    for i in 0..WARMUP_COUNT + times.count {
+        if times.is_paced {
+            thread::sleep((PACE * i).saturating_sub(start.elapsed()));
+        }
         let began = Instant::now();
         operation(i)?;
         let spent = began.elapsed();
@@ -184,7 +218,7 @@ mod tests {
     #[test]
     fn floors_are_measured_and_shown() {
         let rows = measure(Path::new(env!("CARGO_MANIFEST_DIR")), 50).unwrap();
-        assert_eq!(rows.iter().map(|r| r.nanos.len()).collect::<Vec<_>>(), [50, 50]);
+        assert_eq!(rows.iter().map(|r| r.nanos.len()).collect::<Vec<_>>(), [50, 50, 13, 13]);
         assert!(rows.iter().all(|r| micros(r, 50.0) > 0.0 && micros(r, 50.0) <= micros(r, 100.0)));
         let json = as_json(&rows);
         assert!(json["durable 4 KiB write"]["p99.9"].as_f64().unwrap() > 0.0, "{json}");
