@@ -259,7 +259,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
         "produce"
     };
     let done = finish(command, needs, options)?;
-    let totals = performance::totals(&String::from_utf8_lossy(&done.stdout), options.record_bytes)?;
+    let totals = performance::totals(&String::from_utf8_lossy(&done.stdout), options.records, options.record_bytes)?;
     let (count, bytes, failed) = (totals.count, totals.bytes, totals.failed);
     ensure!(count > 0, "no records came through in {name} of topic {}", topic.name);
     Ok(Measured {
