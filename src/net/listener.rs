@@ -20,14 +20,14 @@ use crate::config::{Listener, ListenerMode};
 #[derive(Debug, Error)]
 pub enum BindError {
     /// The system refused it.
-    #[error("cannot listen on {address} (listener {name}): {source}")]
+    #[error("cannot listen on {address} (listener {name}): {reason}{}", advice(reason))]
     Refused {
         /// Name of the listener.
         name: String,
         /// What was to be bound.
         address: SocketAddr,
-        /// The system's reason.
-        source: io::Error,
+        /// The system's. No `source`, which would be told a second time where errors are told with their causes.
+        reason: io::Error,
     },
     /// Port + core is no port.
     #[error("listener {name} has no port for core {core}: {port} + {core} is above 65535")]
@@ -41,11 +41,21 @@ pub enum BindError {
     },
 }
 
+/// What to do about it, where that is clear.
+fn advice(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::AddrInUse => "; see who has it with: ss -ltnp, or choose another with: --listen HOST:PORT",
+        io::ErrorKind::AddrNotAvailable => "; see what this machine has with: ip address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 are for root, choose another with: --listen HOST:PORT",
+        _ => "",
+    }
+}
+
 /// Binds every listener for every core. The result is indexed by core, then by listener.
 pub fn bind_all(listeners: &[Listener], mode: ListenerMode, cores: u16) -> Result<Vec<Vec<TcpListener>>, BindError> {
     let mut bound: Vec<Vec<TcpListener>> = (0..cores).map(|_| Vec::with_capacity(listeners.len())).collect();
     for listener in listeners {
-        let refused = |address, source| BindError::Refused { name: listener.name.clone(), address, source };
+        let refused = |address, reason| BindError::Refused { name: listener.name.clone(), address, reason };
         match mode {
             ListenerMode::PerCore => {
                 for core in 0..cores {
@@ -142,8 +152,10 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = taken.local_addr().expect("bound").to_string();
         for mode in [ListenerMode::Shared, ListenerMode::PerCore] {
-            let error = bind_all(&[listener(&address)], mode, 1).expect_err("taken").to_string();
-            assert!(error.contains(&address) && error.contains("in use"), "{error}");
+            let error = bind_all(&[listener(&address)], mode, 1).expect_err("taken");
+            let error = format!("{:#}", anyhow::Error::from(error));
+            assert!(error.contains(&address) && error.contains("choose another with: --listen"), "{error}");
+            assert_eq!(error.matches("in use").count(), 1, "{error}");
         }
     }
 

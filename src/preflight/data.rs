@@ -24,6 +24,7 @@ const FREE_MIN_BYTES: u64 = 16 << 20;
 const TMPFS: i64 = 0x0102_1994;
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAY: i64 = 0x794c_7630;
+const BTRFS: i64 = 0x9123_683e;
 
 /// All checks of this file but the lock.
 pub fn findings(dir: &Path, io_mode: IoMode) -> Vec<Finding> {
@@ -114,6 +115,13 @@ fn file_system(there: &Path, magic: i64) -> Finding {
                 "{shown} is a container's layer and goes with the container; mount a volume with: -v oncilla:{shown}"
             ),
         ),
+        BTRFS => Finding::warn(
+            check,
+            format!(
+                "{shown} is on btrfs, which writes several blocks of its own for each durable write, so that \
+                 acknowledgements take many times longer; choose a directory on ext4 or XFS with: --data DIR"
+            ),
+        ),
         magic if magic == NFS_SUPER_MAGIC => Finding::warn(
             check,
             format!(
@@ -182,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_nfs_and_container_layers_are_warnings() {
-        for magic in [TMPFS, RAMFS, OVERLAY, NFS_SUPER_MAGIC] {
+    fn memory_btrfs_nfs_and_container_layers_are_warnings() {
+        for magic in [TMPFS, RAMFS, OVERLAY, BTRFS, NFS_SUPER_MAGIC] {
             assert_eq!(file_system(Path::new("/d"), magic).verdict, Verdict::Warn);
         }
         assert_eq!(file_system(Path::new("/d"), 0xef53).verdict, Verdict::Ok, "ext4");
