@@ -30,6 +30,9 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 WAIT_SECONDS = 120
+# The source keeps what it has read beyond a full batch to itself until the file grows again: at the end it is given a
+# line now and then. That is longer than it takes one to come through.
+NEXT_LINE_SECONDS = 5
 
 
 class Writer(threading.Thread):
@@ -40,12 +43,14 @@ class Writer(threading.Thread):
         self.path, self.halt, self.lines = path, threading.Event(), 0
 
     def run(self):
+        while not self.halt.wait(0.05):
+            self.write(5)
+
+    def write(self, count):
         with open(self.path, "a") as file:
-            while not self.halt.wait(0.05):
-                for _ in range(5):
-                    file.write(f"line {self.lines:08}\n")
-                    self.lines += 1
-                file.flush()
+            for _ in range(count):
+                file.write(f"line {self.lines:08}\n")
+                self.lines += 1
 
 
 class Campaign:
@@ -179,11 +184,16 @@ class Campaign:
     def end(self):
         self.writer.halt.set()
         self.writer.join(10)
-        rows = []
+        next_line = time.monotonic() + NEXT_LINE_SECONDS
 
         def all_there():
-            rows[:] = committed(self.server, TOPIC, 1)
-            return len(rows) >= self.writer.lines
+            nonlocal next_line
+            if len(committed(self.server, TOPIC, 1)) >= self.writer.lines:
+                return True
+            if time.monotonic() > next_line:
+                self.writer.write(1)
+                next_line = time.monotonic() + NEXT_LINE_SECONDS
+            return False
 
         self.wait(f"all {self.writer.lines} lines are there", all_there)
         self.process.terminate()
