@@ -44,14 +44,19 @@ SERVERS = {
 # Their cases take minutes and are left out of the short run.
 LONG = ("epochs",)
 SERVER_OF = {}
+UNSTEADY = {}
 _names = itertools.count(1)
 
 
-def case(name, server="plain"):
+def case(name, server="plain", unsteady=None):
+    """`unsteady` says in what a Kafka does not repeat itself here; brokers are held to what is recorded."""
+
     def keep(run):
         assert name not in CASES, f"two cases are named {name}"
         CASES[name] = run
         SERVER_OF[name] = server
+        if unsteady:
+            UNSTEADY[name] = unsteady
         return run
 
     return keep

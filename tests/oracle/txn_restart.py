@@ -92,7 +92,11 @@ def _(o):
     yield out
 
 
-@case("B6 F61 ends that were answered hold, whatever of their markers was written", "restart")
+@case(
+    "B6 F61 ends that were answered hold, whatever of their markers was written",
+    "restart",
+    unsteady="in 3 of 4 runs Kafka told all ids complete and had some open on every partition, once still after 10 s",
+)
 def _(o):
     topic = o.topic(4)
     made = []
