@@ -7,8 +7,8 @@
 //!
 //! A load of 1,000 records a second has to be held against the pace of [`PACE`]: the processor sleeps between two of
 //! them and has to wake up, and some file systems write a file's inode with its bytes when the clock has ticked since
-//! its last write (ext4 without a journal: 45 us behind one of 60). There a write took 164 us instead of 98, and a round
-//! trip 28 instead of 58.
+//! its last write (ext4 without a journal: 45 us behind one of 60). There a write took 164 us instead of 98, and a
+//! round trip 28 instead of 58.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt::Write as _;
