@@ -2,7 +2,7 @@
 //! and what runs on the control thread.
 //!
 //! Everything that can refuse a start runs before the first connection is accepted: the directory's lock, the boot
-//! epoch, the topics, the recovery of every partition.
+//! epoch, the topics, groups and transactions, and the recovery of partitions as far as a start waits for it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::group_metrics;
 use crate::groups;
 use crate::metrics::ShardMetrics;
 use crate::net::NetCounters;
-use crate::partitions;
+use crate::partitions::{self, Openers};
 use crate::rt::{Mesh, every};
 use crate::service::Requests;
 use crate::topics_writer;
@@ -124,7 +124,7 @@ impl Assembly for Oncilla {
         let remover = self.remover.clone();
         let mesh = seat.mesh.clone();
         let ctx = Rc::new(Ctx::new(seat.id, seed, Some(mesh), blocks, metrics, remover, session_seed));
-        partitions::open_all(&ctx)?;
+        partitions::expect_all(&ctx)?;
         partitions::start_housekeeping(&ctx);
         partitions::start_cleaner(&ctx);
         groups::load_all(&ctx)?;
@@ -141,9 +141,19 @@ impl Assembly for Oncilla {
         Ok((ctx.clone(), Rc::new(Requests(ctx))))
     }
 
-    async fn ready(&self, ctx: Rc<Ctx>) {
-        txn::reconcile(&ctx).await;
+    async fn ready(&self, ctx: Rc<Ctx>) -> anyhow::Result<()> {
+        let mut openers = Openers::start()?;
+        if openers.open_most(&ctx).await? {
+            txn::reconcile(&ctx).await;
+        } else {
+            let ctx = ctx.clone();
+            crate::rt::spawn(async move {
+                openers.open_rest(&ctx).await;
+                txn::reconcile(&ctx).await;
+            });
+        }
         txn::start_looking(&ctx);
+        Ok(())
     }
 
     async fn finish(&self, ctx: Rc<Ctx>) {

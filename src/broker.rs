@@ -42,8 +42,8 @@ pub trait Assembly: Send + Sync + 'static {
         Self: Sized;
 
     /// Does what needs all shards before clients may come, on the thread of one: all are built.
-    fn ready(&self, _ctx: Rc<Self::Ctx>) -> impl Future<Output = ()> {
-        std::future::ready(())
+    fn ready(&self, _ctx: Rc<Self::Ctx>) -> impl Future<Output = anyhow::Result<()>> {
+        std::future::ready(Ok(()))
     }
 
     /// Ends one shard, on its thread: all shards have drained, and still answer calls.
@@ -286,7 +286,7 @@ impl<C: 'static> Shard<C> {
             assembly.finish(ctx).await;
             return Ok(());
         }
-        assembly.ready(ctx.clone()).await;
+        assembly.ready(ctx.clone()).await.with_context(|| format!("shard {id}"))?;
         let net = NetShard::start(service, NetSettings::from(&*config), started.quota, counters, listeners)
             .with_context(|| format!("shard {id} cannot accept"))?;
         progress.reached(Step::Serving);

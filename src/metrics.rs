@@ -162,6 +162,8 @@ pub struct ShardMetrics {
     pub partitions: Gauge,
     /// Partitions that a failed disk took offline.
     pub partitions_offline: Gauge,
+    /// Partitions on the disk that are not open yet.
+    pub partitions_opening: Gauge,
     /// Batches answered from the dedupe window.
     pub duplicate_batches: Counter,
     /// Batches refused because their sequence does not follow.
@@ -278,6 +280,7 @@ impl ShardMetrics {
             request_bytes_waiting: Gauge::default(),
             partitions: Gauge::default(),
             partitions_offline: Gauge::default(),
+            partitions_opening: Gauge::default(),
             duplicate_batches: Counter::default(),
             out_of_order_batches: Counter::default(),
             fenced_batches: Counter::default(),

@@ -12,6 +12,7 @@ pub mod groups;
 pub mod ids;
 pub mod image;
 pub mod limits;
+pub mod opening;
 pub mod partition;
 pub mod producers;
 pub mod read_ahead;

@@ -291,6 +291,12 @@ pub const MEMBER_BACKOFF_MS_MIN: u64 = 100;
 /// See [`MEMBER_BACKOFF_MS_MIN`].
 pub const MEMBER_BACKOFF_MS_MAX: u64 = 2_000;
 
+/// How long a start waits for its partitions to be open before it serves those that are.
+pub const OPEN_WAIT_MS: u64 = 500;
+
+/// Partitions that one shard recovers at a time: each waits for the disk, again and again.
+pub const OPENERS_PER_SHARD: usize = 8;
+
 /// Tries of a member to leave its group; then its session's end does it.
 pub const MEMBER_LEAVE_TRIES: u32 = 3;
 

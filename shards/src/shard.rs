@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use crate::code::ErrorCode;
 use crate::ids::{Offset, PartitionKey, TimestampMs};
 use crate::limits::{TXN_LOOK_OPEN_MAX, TXN_LOOK_PARTITIONS_MAX};
+use crate::opening::Opening;
 use crate::partition::{
     Append, EndMarker, MarkerRefusal, Partition, Placed, Progress, Refusal, Segment, SegmentId, WaiterId, WatchId,
     WritePlan,
@@ -81,6 +82,8 @@ pub struct Shard {
     relaxed: BTreeSet<PartitionKey>,
     /// Fetch sessions of this shard's connections.
     pub sessions: Sessions,
+    /// Partitions that are not open yet.
+    pub opening: Opening,
 }
 
 impl Shard {
@@ -95,11 +98,13 @@ impl Shard {
             tail_bytes_max,
             relaxed: BTreeSet::new(),
             sessions,
+            opening: Opening::default(),
         }
     }
 
     /// Takes over a partition.
     pub fn insert(&mut self, key: PartitionKey, partition: Partition) {
+        assert!(!self.opening.knows(&key), "{key} is on the disk: what is there must not be served as empty");
         let before = self.partitions.insert(key, partition);
         assert!(before.is_none(), "{key} has one owner");
         self.order.insert(key);
@@ -107,6 +112,7 @@ impl Shard {
 
     /// Gives up a partition; whoever waits on it is told.
     pub fn remove(&mut self, key: &PartitionKey, effects: &mut Effects) -> Option<Partition> {
+        self.opening.forget(key);
         let mut partition = self.partitions.remove(key)?;
         self.order.remove(key);
         self.tail_bytes -= partition.clear_tail();
@@ -119,13 +125,21 @@ impl Shard {
         Some(partition)
     }
 
-    /// A partition, if this shard owns it.
+    /// A partition, if this shard owns it and it is open.
     #[must_use]
     pub fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
         self.partitions.get(key)
     }
 
-    /// A partition, if this shard owns it.
+    /// A partition that somebody asks for.
+    ///
+    /// # Errors
+    /// UNKNOWN_TOPIC_OR_PARTITION if this shard does not own it; as [`Opening::code`] if it is not open yet.
+    pub fn asked(&self, key: &PartitionKey) -> Result<&Partition, ErrorCode> {
+        self.partitions.get(key).ok_or_else(|| self.opening.code(key))
+    }
+
+    /// A partition, if this shard owns it and it is open.
     pub fn partition_mut(&mut self, key: &PartitionKey) -> Option<&mut Partition> {
         self.partitions.get_mut(key)
     }
@@ -140,7 +154,7 @@ impl Shard {
     pub fn verify(&mut self, key: &PartitionKey, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
         match self.partitions.get_mut(key) {
             Some(partition) => partition.verify(records, adds, now),
-            None => Verify::Refuse(ErrorCode::UnknownTopicOrPartition),
+            None => Verify::Refuse(self.opening.code(key)),
         }
     }
 
@@ -154,7 +168,7 @@ impl Shard {
         effects: &mut Effects,
     ) -> Appended {
         let Some(partition) = self.partitions.get_mut(key) else {
-            return Appended::Refused(Box::new(Refusal::code(ErrorCode::UnknownTopicOrPartition, false)));
+            return Appended::Refused(Box::new(Refusal::code(self.opening.code(key), false)));
         };
         let placed = match partition.append(sent.records, sent.api_version, sent.permit, now) {
             Append::Refused(refusal) => return Appended::Refused(refusal),
@@ -182,8 +196,8 @@ impl Shard {
         waiter: WaiterId,
         effects: &mut Effects,
     ) -> Result<Placed, MarkerRefusal> {
-        let unknown = || MarkerRefusal::code(ErrorCode::UnknownTopicOrPartition);
-        let partition = self.partitions.get_mut(key).ok_or_else(unknown)?;
+        let absent = || MarkerRefusal::code(self.opening.code(key));
+        let partition = self.partitions.get_mut(key).ok_or_else(absent)?;
         let placed = partition.append_marker(marker, now)?;
         if partition.take_writer() {
             effects.push(Effect::StartWriter(*key));

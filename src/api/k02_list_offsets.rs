@@ -124,7 +124,7 @@ async fn find_here(
 ) -> Result<Found, ErrorCode> {
     let (limit, wanted) = {
         let shard = ctx.shard.borrow();
-        let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = shard.asked(&key)?;
         check_epoch(known_epoch, partition.epoch().0)?;
         let limit = if committed { partition.last_stable_offset() } else { partition.high_watermark() };
         let epoch_at = |offset| partition.epochs().at(offset).unwrap_or(partition.epoch()).0;

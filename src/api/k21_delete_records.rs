@@ -55,7 +55,7 @@ async fn delete(ctx: &Rc<Ctx>, name: &str, index: i32, offset: Offset) -> Result
 async fn delete_here(ctx: &Rc<Ctx>, key: PartitionKey, offset: Offset) -> Result<Offset, ErrorCode> {
     let (target, moves) = {
         let shard = ctx.shard.borrow();
-        let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = shard.asked(&key)?;
         let target = partition.delete_target(offset)?;
         (target, target > partition.log_start())
     };

@@ -48,7 +48,7 @@ async fn find(ctx: &Rc<Ctx>, topic: &str, asked: &OffsetForLeaderPartition) -> R
 
 fn find_here(ctx: &Ctx, key: PartitionKey, known: i32, wanted: LeaderEpoch) -> Result<EpochEnd, ErrorCode> {
     let shard = ctx.shard.borrow();
-    let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let partition = shard.asked(&key)?;
     check_epoch(known, partition.epoch().0)?;
     Ok(partition.epochs().end_of(wanted, partition.epoch(), partition.high_watermark()))
 }

@@ -92,7 +92,7 @@ fn wanted(image: &Image, asked: &DescribeLogDirsRequest) -> BTreeSet<PartitionKe
     wanted
 }
 
-/// Sizes at the owner. A partition that is not open there has no segments yet.
+/// Sizes at the owner. A partition that is not open there has no segments, or they are not counted yet.
 fn sizes(ctx: &Ctx, keys: Vec<PartitionKey>) -> Vec<(PartitionKey, i64)> {
     keys.into_iter().map(|key| (key, ctx.partition_view(&key).map_or(0, |view| view.size_bytes))).collect()
 }

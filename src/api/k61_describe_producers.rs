@@ -45,7 +45,7 @@ async fn find(ctx: &Rc<Ctx>, topic: &str, index: i32) -> Result<Vec<ProducerView
     let (owner, key) = locate(ctx, &ctx.image(), topic, index)?;
     ctx.call(owner, move |ctx| async move {
         let shard = ctx.shard.borrow();
-        let partition = shard.partition(&key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = shard.asked(&key)?;
         Ok(partition.producers().describe().collect())
     })
     .await

@@ -127,7 +127,7 @@ fn log_bytes(directory: &Path) -> u64 {
 fn restart(ctx: &Rc<Ctx>) -> (Offset, Offset, Vec<(LeaderEpoch, Offset)>) {
     ctx.shard.borrow_mut().remove(&KEY, &mut Effects::new());
     ctx.files.forget(&KEY);
-    open_all(ctx).expect("recovers");
+    open_all_blocking(ctx).expect("recovers");
     let shard = ctx.shard.borrow();
     let partition = shard.partition(&KEY).expect("open");
     (partition.high_watermark(), partition.cleaned_to(), partition.epochs().all().to_vec())

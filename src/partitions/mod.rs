@@ -15,6 +15,7 @@ mod cleaner_tests;
 mod files;
 mod housekeeping;
 mod markers;
+mod opening;
 mod reader;
 mod recover;
 #[cfg(test)]
@@ -36,8 +37,10 @@ pub use self::cleaner::{clean_now, start_cleaner};
 pub use self::files::Files;
 pub use self::housekeeping::{close_all, start_housekeeping, start_log_at};
 pub use self::markers::{append_markers, write_markers};
+#[cfg(test)]
+pub use self::opening::open_all_blocking;
+pub use self::opening::{Openers, expect_all};
 pub use self::reader::{Place, Unread, read, read_committed, scan_step};
-pub use self::recover::open_all;
 pub use self::watch::{Watches, unwatch, watch};
 pub use self::writer::start_writer;
 use crate::config::Config;
@@ -109,6 +112,10 @@ pub fn install(ctx: &Rc<Ctx>, image: &Image) -> Vec<PartitionKey> {
         let rules = rules_of(&ctx.config, &image.config_at(topic, node));
         for key in owned(ctx, image, topic) {
             let mut shard = ctx.shard.borrow_mut();
+            // What is not open yet gets its rules when it is.
+            if shard.opening.knows(&key) {
+                continue;
+            }
             match shard.partition_mut(&key) {
                 Some(partition) => partition.set_rules(rules.clone()),
                 None => shard.insert(key, Partition::empty(rules.clone(), ctx.boot_epoch)),

@@ -32,7 +32,7 @@ pub async fn read(
     loop {
         let plan = {
             let shard = ctx.shard.borrow();
-            let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+            let partition = shard.asked(key)?;
             partition.read(from, limit, bytes_max, first_whole)
         };
         let ReadPlan::Disk { segment, position, bytes, segment_bytes } = plan else {
@@ -79,7 +79,7 @@ pub async fn read_committed(
 ) -> Result<(SmallVec<[Bytes; 2]>, Vec<AbortedTxn>), ErrorCode> {
     let on_partition = |look: &dyn Fn(&Partition) -> (u64, Offset)| {
         let shard = ctx.shard.borrow();
-        shard.partition(key).map(look).ok_or(ErrorCode::UnknownTopicOrPartition)
+        shard.asked(key).map(look)
     };
     let state = |partition: &Partition| (partition.exchanges(), partition.log_start());
     loop {
@@ -96,7 +96,7 @@ pub async fn read_committed(
         let end = records.last().and_then(|chunk| headers(chunk).last()).map(|header| header.next_offset());
         let Some(upper) = end else { return Ok((records, Vec::new())) };
         let shard = ctx.shard.borrow();
-        let partition = shard.partition(key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let partition = shard.asked(key)?;
         return Ok((records, partition.aborted(from, upper)));
     }
 }

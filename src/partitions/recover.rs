@@ -1,27 +1,40 @@
-//! Opens the partitions of a shard at start: what their files hold is recovered, cut at the last whole batch and handed
-//! to the core.
+//! Recovers one partition: what its files hold is read, cut at the last whole batch and handed to the core.
 //!
-//! Runs on the shard's thread before it serves, and blocks. Failure: a partition whose files cannot be read stops the
-//! start with the file and the reason, because serving it as empty would lose what was acknowledged.
+//! The reading blocks and touches nothing but the partition's directory, so it may run on any thread. What it had to
+//! replay goes into a snapshot: the next start does not read it again.
 
-use std::path::Path;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
 
 use oncilla_shards::batch::{BatchHeader, ControlRecord};
-use oncilla_shards::ids::PartitionKey;
+use oncilla_shards::ids::{LeaderEpoch, PartitionKey, TimestampMs};
 use oncilla_shards::partition::{EpochHistory, LogRules, Partition, Rebuild, Segment};
 use oncilla_shards::producers::{AbortedTxn, Producers};
 
-use super::{owned, rules_of};
-use crate::ctx::Ctx;
-use crate::disk::DiskError;
-use crate::disk::recovery::{RecoveryRules, recover_partition};
-use crate::rt::now_ms;
+use crate::disk::recovery::{RecoveredPartition, RecoveryRules, recover_partition};
+use crate::disk::{DiskError, snapshot_file};
+
+/// A partition to recover.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Which one.
+    pub key: PartitionKey,
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// Most producer ids that it remembers.
+    pub producer_ids_max: usize,
+}
+
+/// What a partition's files hold.
+pub struct Found {
+    log: RecoveredPartition,
+    producers: Producers,
+}
 
 /// The producers of a partition while its log is replayed.
 struct Replay {
     producers: Producers,
     entries_max: usize,
+    replayed: bool,
 }
 
 impl RecoveryRules for Replay {
@@ -35,44 +48,44 @@ impl RecoveryRules for Replay {
     }
 
     fn replay(&mut self, batch: &[u8]) -> Option<AbortedTxn> {
+        self.replayed = true;
         let header = BatchHeader::parse(batch).ok()?;
         self.producers.replay(&header, ControlRecord::of_batch(batch))
     }
 }
 
-/// Opens every partition of this shard.
-pub fn open_all(ctx: &Rc<Ctx>) -> Result<(), DiskError> {
-    let image = ctx.image();
-    let node = ctx.node();
-    for topic in image.topics() {
-        let rules = rules_of(&ctx.config, &image.config_at(topic, node));
-        for key in owned(ctx, &image, topic) {
-            let directory = ctx.files.data.partition(&topic.name, topic.id, key.index);
-            open_one(ctx, key, rules.clone(), &directory)?;
-        }
+/// Recovers what is in the job's directory. Blocks.
+pub fn recover_blocking(job: &Job) -> Result<Found, DiskError> {
+    let mut replay = Replay { producers: Producers::new(), entries_max: job.producer_ids_max, replayed: false };
+    let log = recover_partition(&job.directory, &mut replay)?;
+    let mut producers = replay.producers;
+    producers.high_watermark_moved(log.log_end);
+    if replay.replayed {
+        save(&job.directory, &log, &producers);
     }
-    ctx.metrics.partitions.set(ctx.shard.borrow().len() as u64);
-    Ok(())
+    Ok(Found { log, producers })
 }
 
-fn open_one(ctx: &Ctx, key: PartitionKey, rules: LogRules, directory: &Path) -> Result<(), DiskError> {
-    let partition = if directory.exists() {
-        let mut replay = Replay { producers: Producers::new(), entries_max: rules.producer_ids_max };
-        let found = recover_partition(directory, &mut replay)?;
-        let mut rebuild = Rebuild::new(replay.producers);
-        for segment in found.segments {
+fn save(directory: &Path, log: &RecoveredPartition, producers: &Producers) {
+    if let Err(error) = snapshot_file::write_blocking(directory, log.log_end, &producers.snapshot()) {
+        tracing::warn!(%error, "a producer snapshot could not be written; the next start replays the log again");
+    }
+}
+
+impl Found {
+    /// The partition, to be served at `epoch`.
+    #[must_use]
+    pub fn serve(self, rules: LogRules, epoch: LeaderEpoch, now: TimestampMs, expiration_ms: i64) -> Partition {
+        let mut rebuild = Rebuild::new(self.producers);
+        for segment in self.log.segments {
             let (id, index, aborted) = (segment.name, segment.index, segment.aborted);
-            rebuild.segment(Segment { id, opened_at: now_ms(), index, aborted });
+            rebuild.segment(Segment { id, opened_at: now, index, aborted });
         }
-        let mut recovered = rebuild.finish(found.log_start);
-        recovered.epochs = EpochHistory::of(found.epochs);
-        recovered.cleaned_to = found.cleaned_to;
-        recovered.producers.high_watermark_moved(found.log_end);
-        recovered.producers.expire(now_ms(), ctx.config.producer_id_expiration_ms);
-        Partition::recovered(rules, ctx.boot_epoch, recovered)
-    } else {
-        Partition::empty(rules, ctx.boot_epoch)
-    };
-    ctx.shard.borrow_mut().insert(key, partition);
-    Ok(())
+        let mut recovered = rebuild.finish(self.log.log_start);
+        recovered.epochs = EpochHistory::of(self.log.epochs);
+        recovered.cleaned_to = self.log.cleaned_to;
+        recovered.producers.high_watermark_moved(self.log.log_end);
+        recovered.producers.expire(now, expiration_ms);
+        Partition::recovered(rules, epoch, recovered)
+    }
 }

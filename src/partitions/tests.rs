@@ -46,7 +46,7 @@ fn append(ctx: &Rc<Ctx>) {
     ctx.carry_out(effects);
 }
 
-async fn append_durably(ctx: &Rc<Ctx>) {
+pub(super) async fn append_durably(ctx: &Rc<Ctx>) {
     append(ctx);
     ctx.files.writing_ended(&[KEY]).await;
     assert_eq!(ctx.partition_view(&KEY).map(|view| view.end), Some(Offset(1)));

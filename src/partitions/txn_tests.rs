@@ -164,7 +164,7 @@ async fn settled(ctx: &Ctx, directory: &Path) {
 
 fn start_again(ctx: &Ctx) -> Rc<Ctx> {
     let again = restarted(ctx);
-    open_all(&again).expect("opens");
+    open_all_blocking(&again).expect("opens");
     small_segments(&again);
     again
 }

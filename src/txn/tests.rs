@@ -139,12 +139,12 @@ fn f39_what_was_open_is_there_after_a_start_and_a_decided_transaction_is_complet
         assert_eq!(added, Ok(Reply::Added));
     });
     let ctx = testing::restarted(&ctx);
-    partitions::open_all(&ctx).expect("opened");
+    partitions::open_all_blocking(&ctx).expect("opened");
     assert_eq!(state(&ctx, "x"), "Ongoing");
     assert_eq!(end(&ctx, 4, "x", of, true).0, 0);
     // Complete was not waited for: the next start finds the decision and sends the markers again.
     let ctx = testing::restarted(&ctx);
-    partitions::open_all(&ctx).expect("opened");
+    partitions::open_all_blocking(&ctx).expect("opened");
     assert!(["PrepareCommit", "CompleteCommit"].contains(&&*state_at_once(&ctx, "x")));
     assert_eq!(init(&ctx, "x"), (of.0, of.1 + 1));
 }

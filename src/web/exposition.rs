@@ -65,6 +65,7 @@ const GAUGES: &[GaugeRow] = &[
     ("rpc_request_reserved_bytes", "Bytes of requests in work", |s| &s.request_bytes_reserved),
     ("rpc_request_waiting_connections", "Connections that wait for the budget", |s| &s.request_bytes_waiting),
     ("kafka_partitions", "Partitions of the shard", |s| &s.partitions),
+    ("kafka_opening_partitions", "Partitions that the start has not opened yet", |s| &s.partitions_opening),
     ("kafka_unavailable_partitions", "Partitions whose disk failed", |s| &s.partitions_offline),
     ("kafka_unavailable_slots", "Slots whose disk failed", |s| &s.slots_offline),
     ("kafka_producer_ids", "Producer ids remembered", |s| &s.producer_ids),

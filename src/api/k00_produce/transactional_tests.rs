@@ -303,7 +303,7 @@ fn a_write_whose_add_fails_is_not_acknowledged_and_the_next_start_adopts_it() {
     let (ctx, _dir) = shard();
     let of = init(&ctx, "x");
     let ctx = testing::restarted(&ctx);
-    partitions::open_all(&ctx).expect("opened");
+    partitions::open_all_blocking(&ctx).expect("opened");
     // The first entry after a start needs a new journal.
     let slots = ctx.files.data.slots("txn_state");
     let journals: Vec<_> =
@@ -317,7 +317,7 @@ fn a_write_whose_add_fails_is_not_acknowledged_and_the_next_start_adopts_it() {
     assert!(ctx.produces.lines.0.borrow().is_empty());
     journals.iter().for_each(|name| fs::remove_dir(slots.join(name)).expect("it is empty"));
     let next = testing::restarted(&ctx);
-    partitions::open_all(&next).expect("opened");
+    partitions::open_all_blocking(&next).expect("opened");
     block_on(reconcile(&next));
     assert_eq!(state(&next, "x"), "Ongoing");
     assert_eq!(code(&next, 12, "x", &[(0, batch(of, 0))]), 0, "the retry is a duplicate");
@@ -343,7 +343,7 @@ fn a8_a_start_adopts_what_is_the_coordinators_and_aborts_what_is_nobodys() {
     });
     assert_eq!(end_of_log, Offset(1));
     let next = testing::restarted(&ctx);
-    partitions::open_all(&next).expect("opened");
+    partitions::open_all_blocking(&next).expect("opened");
     assert_eq!(next.shard.borrow().doubted().len(), 2);
     let found = next.shard.borrow().doubted();
     assert_eq!(block_on(adopt(&next, found[0].clone())), Adopted::Abort(ProducerEpoch(3)));

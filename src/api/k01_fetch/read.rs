@@ -144,7 +144,7 @@ fn aborted_on_wire(aborted: &AbortedTxn) -> AbortedTransaction {
 /// The checks of C1 in their order, and the fields that an answer without records has.
 fn check(ctx: &Ctx, item: &Item) -> Result<FetchPartitionAnswer, ErrorCode> {
     let shard = ctx.shard.borrow();
-    let partition = shard.partition(&item.key).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let partition = shard.asked(&item.key)?;
     let asked = &item.asked;
     // C1: Fetch takes every negative epoch as none, the requests that ask for offsets only -1.
     check_epoch(asked.current_epoch.max(-1), partition.epoch().0)?;

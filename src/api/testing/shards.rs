@@ -136,7 +136,7 @@ impl Broker {
         let (ctx, _requests) = self.oncilla.build(seat).await.expect("a shard");
         mesh.serve(&ctx);
         self.all_reach(Step::Built).await;
-        self.oncilla.ready(ctx.clone()).await;
+        self.oncilla.ready(ctx.clone()).await.expect("ready");
         self.all_reach(Step::Ready).await;
         self.oncilla.control(self.started.clone()).await.expect("there is no HTTP");
         let done = work(ctx.clone()).await;
