@@ -1,5 +1,5 @@
-"""Starts of a broker with many partitions, which it opens while it serves: killed in between, asked for what is not open
-yet, its topics deleted meanwhile, and a transaction whose markers have nowhere to go at first.
+"""Starts of a broker with many partitions, which it opens while it serves: killed in between, asked for what is not
+open yet, its topics deleted meanwhile, and a transaction whose markers have nowhere to go at first.
 """
 
 import pathlib
