@@ -1,5 +1,5 @@
-"""Producers for perf/compare: a sustained load by librdkafka (P1, P8), the same with one core and with two (S6), and what
-a broker adds to disk and network with Oncilla's native client (P12).
+"""Producers for perf/compare: a sustained load by librdkafka (P1, P8), the same with one core and with two (S6), and
+what a broker adds to disk and network with Oncilla's native client (P12).
 """
 
 import tempfile
@@ -64,8 +64,8 @@ def floors_beside(server):
 
 
 def overhead(side, scaled):
-    """The floors are those just before the load, when the broker is idle. The disk's is measured after it too: where the
-    two differ the disk was not the same all the time, and the difference says nothing of the broker.
+    """The floors are those just before the load, when the broker is idle. The disk's is measured after it too: where
+    the two differ the disk was not the same all the time, and the difference says nothing of the broker.
     """
     with side.start() as server:
         topic = side.topic(server, 4)
