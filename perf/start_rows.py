@@ -175,7 +175,7 @@ def after_kill(side, scaled):
         cluster = Cluster(server.address(), seconds=120)
         names = [side.topic(server, partitions) for _ in range(TOPICS)]
         for name in names:
-            cluster.find(name, partitions)
+            cluster.find(name, partitions, seconds=120)
         ids = fill(cluster, names, partitions, scaled(IDS, 10_000))
         records = ids + TOPICS * partitions
         for how in ("killed", "stopped"):
