@@ -48,9 +48,8 @@ def beside(side, policy):
 
     def prepare(_, server):
         cluster = Cluster(server.address(), seconds=60)
-        durable = {"flush_messages": 1} if side.name == "kafka fsync" else {}
         settings = KEPT_BUSY if policy == "compact" else {"segment_bytes": KEPT_BUSY["segment_bytes"]}
-        topic = cluster.create(f"rewritten-{policy}", 1, cleanup_policy=policy, **settings, **durable)
+        topic = cluster.create(f"rewritten-{policy}", 1, cleanup_policy=policy, **settings, **side.topic_configs())
         cluster.drop()
         return Rewriter(server, topic)
 

@@ -1,5 +1,6 @@
-"""oncilla-perf for perf/compare: where it is, and what its table says of a load."""
+"""oncilla-perf for perf/compare: where it is, what its table says of a load, and the floors that it measures."""
 
+import json
 import os
 import pathlib
 import re
@@ -25,6 +26,14 @@ def loaded(server, mode, *args):
     done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
     assert done.returncode == 0, f"{mode} at {server.kind}: {done.stderr[-600:]}"
     return latencies(done.stdout)
+
+
+def floors(directory):
+    """Microseconds by percentile by what was measured, on the disk of that directory."""
+    command = [tool(), "floor", "--json", "--dir", directory]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_SECONDS_MAX)
+    assert done.returncode == 0, f"floor in {directory}: {done.stderr[-600:]}"
+    return json.loads(done.stdout)
 
 
 def latencies(table):

@@ -139,7 +139,7 @@ class Cluster:
         code = answer["Topics"][0]["ErrorCode"]
         if code:
             raise AssertionError(f"CreateTopics {topic}: {code} {answer['Topics'][0]['ErrorMessage']}")
-        self.find(topic, partitions)
+        self.find(topic, partitions, seconds=self.seconds)
         return topic
 
     def delete(self, topic):
