@@ -135,6 +135,10 @@ pub const INDEX_INTERVAL_BYTES: u64 = 64 << 10;
 /// about what writing this many bytes costs, and zeroing would write every byte twice.
 pub const ZERO_AHEAD_APPEND_BYTES_MAX: usize = 64 << 10;
 
+/// Most blocks that are allocated ahead of such appends, as far as the file has as much already: a start reads what is
+/// left of them behind the tail as zeros.
+pub const ALLOCATE_AHEAD_BYTES_MAX: u64 = 4 << 20;
+
 /// First window that a segment writer zeroes ahead of its tail; each next one is twice as large.
 pub const ZERO_AHEAD_BYTES_MIN: u64 = 128 << 10;
 
@@ -303,6 +307,7 @@ pub const MEMBER_LEAVE_TRIES: u32 = 3;
 const _: () = {
     assert!(ZERO_AHEAD_BYTES_MIN.is_multiple_of(4096) && ZERO_AHEAD_BYTES_MAX >= ZERO_AHEAD_BYTES_MIN);
     assert!(ZERO_WRITE_BYTES_MAX.is_multiple_of(4096), "zeros are written in whole blocks");
+    assert!(ALLOCATE_AHEAD_BYTES_MAX.is_multiple_of(4096), "blocks are allocated whole");
     assert!(CLEAN_WRITE_BYTES.is_multiple_of(4096), "cleaned log is written in whole blocks");
     assert!(LANE_FRAMES_MAX.is_power_of_two(), "the lane's ring needs a power of two");
 

