@@ -142,7 +142,7 @@ impl Assembly for Oncilla {
     }
 
     async fn ready(&self, ctx: Rc<Ctx>) -> anyhow::Result<()> {
-        let mut openers = Openers::start()?;
+        let mut openers = Openers::start(&ctx)?;
         if openers.open_most(&ctx).await? {
             txn::reconcile(&ctx).await;
         } else {

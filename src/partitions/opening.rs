@@ -83,12 +83,12 @@ pub struct Openers {
 }
 
 impl Openers {
-    /// Starts the threads.
-    pub fn start() -> Result<Self, DiskError> {
+    /// Starts as many threads as there is work for.
+    pub fn start(ctx: &Ctx) -> Result<Self, DiskError> {
         let (jobs, queue) = channel::<Job>();
         let (finished, done) = channel();
         let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..OPENERS_PER_SHARD {
+        for _ in 0..OPENERS_PER_SHARD.min(ctx.shard.borrow().opening.left()) {
             let (queue, finished) = (queue.clone(), finished.clone());
             let thread = thread::Builder::new().name("opener".into()).spawn(move || work(&queue, &finished));
             context("start a thread to open partitions", Path::new("topics"), thread)?;

@@ -27,7 +27,7 @@ fn crashed(ctx: &Rc<Ctx>) -> Rc<Ctx> {
 }
 
 async fn is_open_soon(ctx: &Rc<Ctx>) {
-    assert!(Openers::start().expect("threads").open_most(ctx).await.expect("it recovers"));
+    assert!(Openers::start(ctx).expect("threads").open_most(ctx).await.expect("it recovers"));
 }
 
 fn marker() -> EndMarker {
@@ -81,8 +81,9 @@ fn what_cannot_be_recovered_ends_a_start_that_waits_for_it() {
         append_durably(&ctx).await;
         let directory = ctx.files.directory(&ctx, &KEY).expect("its topic is there");
         fs::write(directory.join(LOG_START_NAME), "{").expect("writable");
-        let openers = &mut Openers::start().expect("threads");
-        let error = openers.open_most(&crashed(&ctx)).await.expect_err("it is damaged");
+        let next = crashed(&ctx);
+        let openers = &mut Openers::start(&next).expect("threads");
+        let error = openers.open_most(&next).await.expect_err("it is damaged");
         assert!(error.to_string().contains(LOG_START_NAME), "{error}");
     });
 }
@@ -94,7 +95,7 @@ fn what_cannot_be_recovered_behind_the_listener_is_not_served() {
         let directory = ctx.files.directory(&ctx, &KEY).expect("its topic is there");
         fs::write(directory.join(LOG_START_NAME), "{").expect("writable");
         let next = crashed(&ctx);
-        Openers::start().expect("threads").open_rest(&next).await;
+        Openers::start(&next).expect("threads").open_rest(&next).await;
         assert_eq!(reads(&next).await, Err(ErrorCode::KafkaStorageError));
         assert_eq!(next.metrics.partitions_offline.get(), 1);
         delete(&next).await;
@@ -119,7 +120,7 @@ fn a_topic_that_is_deleted_while_it_is_recovered_keeps_its_files_until_then() {
     with_topic(|ctx, root| async move {
         append_durably(&ctx).await;
         let next = crashed(&ctx);
-        let mut openers = Openers::start().expect("threads");
+        let mut openers = Openers::start(&next).expect("threads");
         assert!(openers.step(&next, |_, error| Err(error)).expect("nothing is done"), "it is handed out");
         let deleting = next.clone();
         crate::rt::spawn(async move { delete(&deleting).await });

@@ -117,7 +117,7 @@ fn f85_transactions_are_whole_in_every_schedule() {
     assert!(totals.fenced > 0 && totals.timed_out > 0 && totals.taken_over > 0 && totals.rotated > 0);
     assert!(totals.granted > 0 && totals.duplicates > 0 && totals.adopted > 0 && totals.given_up > 0);
     assert!(totals.crashes > 0 && totals.torn > 0 && totals.checkpoints > 0 && totals.failed > 0);
-    assert!(totals.looked_at > 0 && totals.crossed > 0);
+    assert!(totals.looked_at > 0 && totals.crossed > 0 && totals.opened_late > 0);
 }
 
 #[test]

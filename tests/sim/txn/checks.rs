@@ -50,7 +50,8 @@ impl World {
     pub fn read(&mut self) {
         let index = self.rng.below(PARTITIONS as usize) as i32;
         let at = self.node_of_partition(index);
-        let stable = self.nodes[at].shard.partition(&key(index)).expect("it is there").last_stable_offset();
+        let Some(log) = self.nodes[at].shard.partition(&key(index)) else { return };
+        let stable = log.last_stable_offset();
         if stable > Offset(0) {
             let back = 1 + self.rng.below(80) as i64;
             let from = Offset((stable.0 - back).max(0));
@@ -123,7 +124,7 @@ impl World {
             && self.lanes.values().all(|lane| lane.is_empty())
             && self.nodes.iter().all(|node| {
                 let counts = node.txns.counts();
-                (counts.open, counts.completing, counts.parked) == (0, 0, 0)
+                (counts.open, counts.completing, counts.parked) == (0, 0, 0) && node.shard.opening.left() == 0
             })
     }
 

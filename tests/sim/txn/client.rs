@@ -425,5 +425,6 @@ fn is_retriable(code: ErrorCode) -> bool {
             | ErrorCode::NotCoordinator
             | ErrorCode::NotEnoughReplicas
             | ErrorCode::KafkaStorageError
+            | ErrorCode::NotLeaderOrFollower
     )
 }

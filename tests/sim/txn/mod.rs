@@ -2,7 +2,8 @@
 //! everything that their edges do, as messages and durable steps of which chance takes one after the other.
 //!
 //! Around them: producers of both paths in several instances, lost connections, crashes between any two steps, journals
-//! that are torn or full, checkpoints, timeouts, a clock that jumps, and readers at read_committed. [`truth`] checks
+//! that are torn or full, checkpoints, timeouts, a clock that jumps, partitions that are opened late, and readers at
+//! read_committed. [`truth`] checks
 //! invariants I1 to I5 of contract F85. A simulator that cannot fail proves nothing: with a [`Mutation`] one durable
 //! step is said to be done before it is, and that has to be noticed.
 
@@ -12,6 +13,7 @@ mod disks;
 mod edges;
 mod logs;
 mod messages;
+mod opening;
 mod produce;
 mod reconcile;
 mod truth;

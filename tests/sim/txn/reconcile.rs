@@ -44,6 +44,9 @@ pub enum Timer {
     /// them.
     Knows(u64, Vec<OpenTxn>),
     Known(u64, Option<Vec<bool>>),
+    /// The next partition is opened, and the one that was taken is open.
+    Take,
+    Open(PartitionKey),
 }
 
 /// An open transaction that is asked about.
@@ -67,21 +70,25 @@ impl World {
                 return self.later(at, ms, Timer::Known(ticket, known));
             }
             Timer::Known(ticket, known) => return self.looked(ticket, known),
+            Timer::Take => return self.take(at),
+            Timer::Open(key) => self.take_over(at, key),
         }
         self.arrive();
     }
 
-    fn later(&mut self, at: usize, ms: u64, timer: Timer) {
+    pub fn later(&mut self, at: usize, ms: u64, timer: Timer) {
         let number = self.fresh();
         self.timers.insert((self.now.mono_ms + ms, number), (at, timer));
     }
 
-    /// A start asks about what it found open, now and then only when clients are served already.
-    pub fn begin_reconcile(&mut self) {
+    /// A start asks about what it found open, now and then only when clients are served already. Where partitions are
+    /// opened late it does so when all are open.
+    pub fn begin_reconcile(&mut self, opens_late: bool) {
         let is_slow = self.rng.percent(SLOW_STARTS_PERCENT);
-        self.patience_ms = if is_slow { 0 } else { RECONCILE_WAIT_MS };
+        self.patience_ms = if is_slow || opens_late { 0 } else { RECONCILE_WAIT_MS };
         for at in 0..SHARDS {
             match is_slow {
+                _ if opens_late => {}
                 true => {
                     let ms = self.rng.below(SLOW_START_MS) as u64;
                     self.later(at, ms, Timer::Round);

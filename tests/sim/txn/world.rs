@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use oncilla_shards::groups::{Effects as GroupEffects, GroupSettings, Groups};
-use oncilla_shards::ids::{BrokerId, LeaderEpoch, PartitionKey, ProducerEpoch, ProducerId, SlotId, TimestampMs};
+use oncilla_shards::ids::{BrokerId, PartitionKey, ProducerEpoch, ProducerId, SlotId, TimestampMs};
 use oncilla_shards::image::{BrokerSettings, Change as ImageChange, Image};
 use oncilla_shards::limits::{SLOTS, TXN_PRODUCER_IDS_MIN};
 use oncilla_shards::session::Sessions;
@@ -19,7 +19,7 @@ use super::client::{Client, TIMEOUT_MS, Target};
 use super::disks::{FenceLog, Speeds};
 use super::edges::{Commits, Gathered, Wait};
 use super::logs::Logs;
-use super::messages::{GROUPS, Message, NAMES, PARTITIONS, Peer, Request, SIDE, TOPIC, key};
+use super::messages::{GROUPS, Message, NAMES, PARTITIONS, Peer, Request, TOPIC};
 use super::produce::{Call, Line};
 use super::reconcile::Timer;
 use super::truth::Truth;
@@ -97,6 +97,7 @@ pub struct Totals {
     pub given_up: usize,
     pub looked_at: usize,
     pub crossed: usize,
+    pub opened_late: usize,
     pub crashes: usize,
     pub torn: usize,
     pub checkpoints: usize,
@@ -120,6 +121,7 @@ impl AddAssign for Totals {
         self.given_up += other.given_up;
         self.looked_at += other.looked_at;
         self.crossed += other.crossed;
+        self.opened_late += other.opened_late;
         self.crashes += other.crashes;
         self.torn += other.torn;
         self.checkpoints += other.checkpoints;
@@ -150,6 +152,8 @@ pub struct World {
     pub rng: Rng,
     /// Of looks alone: they leave the schedule of everything else as it is.
     pub look_rng: Rng,
+    /// Of what is opened behind the start, for the same reason.
+    pub open_rng: Rng,
     pub now: Now,
     pub image: Arc<Image>,
     pub mutation: Option<Mutation>,
@@ -210,6 +214,7 @@ impl World {
         let mut world = Self {
             rng,
             look_rng: Rng::new(!seed),
+            open_rng: Rng::new(seed ^ 0x6f70_656e),
             now: Now { wall: TimestampMs(1_700_000_000_000), mono_ms: 5_000 },
             image: Arc::new(image()),
             mutation,
@@ -302,12 +307,7 @@ impl World {
         self.boots += 1;
         (self.booted_ms, self.is_serving) = (self.now.mono_ms, false);
         self.nodes = (0..SHARDS).map(|_| self.node()).collect();
-        for index in 0..=SIDE {
-            let log = self.logs.recover(key(index), LeaderEpoch(self.boots), self.now.wall);
-            self.truth.stable_at(index, log.last_stable_offset(), log.high_watermark());
-            let at = self.node_of_partition(index);
-            self.nodes[at].shard.insert(key(index), log);
-        }
+        let opens_late = self.begin_opening();
         for slot in (0..SLOTS).map(SlotId) {
             let (journal, entries) = self.group_disk.load(slot);
             self.nodes[node_of(slot)].groups.insert(slot, journal, entries, self.now);
@@ -319,7 +319,7 @@ impl World {
         }
         let speeds = Speeds::any(&mut self.rng);
         self.speeds = if self.mutation.is_some_and(Mutation::wants_speed) { Speeds::FAST } else { speeds };
-        self.begin_reconcile();
+        self.begin_reconcile(opens_late);
         self.arrive();
     }
 
