@@ -7,11 +7,11 @@
 //! durable write over written blocks costs about half of one that extends the file. The window starts at the second
 //! append with `ZERO_AHEAD_BYTES_MIN` and doubles each time, so a file with one record owns one block.
 //!
-//! Large appends would write every byte twice that way. Ahead of them blocks are only allocated, as much as the file has
-//! already, up to `ALLOCATE_AHEAD_BYTES_MAX`. An append that extends the file cannot be begun without waiting, so
+//! Large appends would write every byte twice that way. Ahead of them blocks are only allocated, as much as the file
+//! has already, up to `ALLOCATE_AHEAD_BYTES_MAX`. An append that extends the file cannot be begun without waiting, so
 //! io_uring hands it to a worker thread that sleeps through it; one into allocated blocks is begun at once. Against
 //! extending, a sustained load by librdkafka over 16 partitions took 18 % less of the broker's processor time and was
-//! 13 % faster (three runs in turns, ext4).
+//! 12 % faster (medians of three in turns, ext4).
 //!
 //! A shard zeroes one window at a time. Files that grow alike, as the partitions of one transaction do, come to the end
 //! of their windows together: 100 of them at once are 25 MB in front of the next acknowledgement. An append that has
