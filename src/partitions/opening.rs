@@ -33,8 +33,8 @@ use crate::rt::{now, now_ms, sleep};
 /// How often the shard takes over what the threads have done: a fraction of what one partition takes.
 const LOOK_MS: u64 = 1;
 
-/// Niceness of the threads: they get a tenth of a busy shard's core, and all of an idle one's.
-const NICENESS: i32 = 10;
+/// Niceness of the threads: all together they get a fifth of a busy shard's core, and all of an idle one's.
+const NICENESS: i32 = 15;
 
 /// Partitions that are handed out: one for each thread, and the next. More would make who asks for one wait longer.
 const JOBS_OUT_MAX: usize = 2 * OPENERS_PER_SHARD;
