@@ -84,7 +84,6 @@ impl Found {
         let mut recovered = rebuild.finish(self.log.log_start);
         recovered.epochs = EpochHistory::of(self.log.epochs);
         recovered.cleaned_to = self.log.cleaned_to;
-        recovered.producers.high_watermark_moved(self.log.log_end);
         recovered.producers.expire(now, expiration_ms);
         Partition::recovered(rules, epoch, recovered)
     }
