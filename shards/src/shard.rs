@@ -225,7 +225,7 @@ impl Shard {
         }
         let adopt = |(producer, mut partitions): (Identity, Vec<PartitionKey>)| {
             partitions.sort_unstable();
-            Adopt { producer, partitions, groups: Vec::new() }
+            Adopt { producer, partitions, groups: Vec::new(), seen: None }
         };
         found.into_iter().map(adopt).collect()
     }

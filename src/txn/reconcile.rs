@@ -72,21 +72,29 @@ async fn settle_all(ctx: &Rc<Ctx>) {
 }
 
 async fn settle(ctx: &Rc<Ctx>, found: &Adopt) {
-    match adopt(ctx, found.clone()).await {
-        Adopted::Yes => ctx.shard.borrow_mut().adopted(found),
-        Adopted::Abort(epoch) => abort(ctx, found, epoch).await,
+    let mut found = found.clone();
+    while !found.partitions.is_empty() {
+        match adopt(ctx, found.clone()).await {
+            Adopted::Yes => return ctx.shard.borrow_mut().adopted(&found),
+            Adopted::Abort(epoch) => return abort(ctx, &found, epoch).await,
+            Adopted::LookAgain(seen) => {
+                found = Adopt { partitions: still_doubted(ctx, &found), seen: Some(seen), ..found };
+            }
+        }
     }
+}
+
+/// The partitions where the producer has not moved on since.
+fn still_doubted(ctx: &Ctx, found: &Adopt) -> Vec<PartitionKey> {
+    let doubted = ctx.shard.borrow().doubted();
+    let same = doubted.into_iter().filter(|now| now.producer == found.producer).flat_map(|now| now.partitions);
+    same.filter(|key| found.partitions.contains(key)).collect()
 }
 
 /// Ends what nobody else will. A partition where the producer has moved on meanwhile is asked about again.
 async fn abort(ctx: &Rc<Ctx>, found: &Adopt, epoch: ProducerEpoch) {
     let marker = abort_marker(ctx, Identity { epoch, ..found.producer });
-    let still: Vec<PartitionKey> = {
-        let doubted = ctx.shard.borrow().doubted();
-        let same = doubted.into_iter().filter(|now| now.producer == found.producer).flat_map(|now| now.partitions);
-        same.filter(|key| found.partitions.contains(key)).collect()
-    };
-    write_aborts(ctx, still.into_iter().map(|key| (key, marker)).collect()).await;
+    write_aborts(ctx, still_doubted(ctx, found).into_iter().map(|key| (key, marker)).collect()).await;
 }
 
 fn abort_marker(ctx: &Ctx, producer: Identity) -> EndMarker {

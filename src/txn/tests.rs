@@ -191,9 +191,10 @@ fn adopt_is_an_abort_where_nobody_knows_the_producer() {
     testing::create_topic(&ctx, "t", 1);
     let key = PartitionKey { topic: ctx.image().topic("t").expect("created").id, index: 0 };
     let of = init(&ctx, "x");
-    let found = |producer| Adopt { producer, partitions: vec![key], groups: Vec::new() };
-    assert_eq!(block_on(adopt(&ctx, found(producer((of.0 + 1000, 3))))), Adopted::Abort(ProducerEpoch(3)));
-    assert_eq!(block_on(adopt(&ctx, found(producer(of)))), Adopted::Yes);
+    let found = |producer, seen| Adopt { producer, partitions: vec![key], groups: Vec::new(), seen };
+    assert_eq!(block_on(adopt(&ctx, found(producer((of.0 + 1000, 3)), None))), Adopted::Abort(ProducerEpoch(3)));
+    assert_eq!(block_on(adopt(&ctx, found(producer(of), None))), Adopted::LookAgain(0));
+    assert_eq!(block_on(adopt(&ctx, found(producer(of), Some(0)))), Adopted::Yes);
     assert_eq!(state(&ctx, "x"), "Ongoing", "a write whose add was lost");
 }
 

@@ -4,6 +4,11 @@
 //! lose the add. Nobody was told that the write succeeded, but its producer may still live and send it again, and is
 //! then told that it is a duplicate: so it must be in the transaction. It is added late if the id still has the
 //! producer at this epoch, and ended by an abort marker at a higher epoch if not.
+//!
+//! On path A one epoch has many transactions, so a question can cross with the end of the one that it is about. Added
+//! then, the partition would open a transaction that nobody knows of, and its timeout would fence an idle producer. So
+//! nothing is added on a look from before the last decision: the asker looks again, and what has got its marker
+//! meanwhile is not open any more.
 
 use super::ask::{Adopt, Adopted, Identity, Reply};
 use super::decision::Decision;
@@ -30,6 +35,7 @@ pub(super) fn decide(head: Option<&Head>, members: &Members, adopt: &Adopt, at: 
         State::PrepareCommit | State::PrepareAbort => abort,
         _ if head.epoch != adopt.producer.epoch => abort,
         State::Ongoing if has_all => answer(Adopted::Yes),
+        _ if adopt.seen != Some(head.sequence) => answer(Adopted::LookAgain(head.sequence)),
         State::Ongoing | State::Empty | State::CompleteCommit | State::CompleteAbort => {
             let members = if head.state == State::Ongoing {
                 members.missing(&adopt.partitions, &adopt.groups)

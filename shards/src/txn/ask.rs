@@ -131,6 +131,8 @@ pub struct Adopt {
     pub partitions: Vec<PartitionKey>,
     /// Groups with pending offsets.
     pub groups: Vec<Arc<str>>,
+    /// What [`Adopted::LookAgain`] told before the asker looked; none at first.
+    pub seen: Option<u64>,
 }
 
 /// An answer of one transactional id.
@@ -157,6 +159,9 @@ pub enum Adopted {
     Yes,
     /// Nobody will ever end it: write an abort marker with this epoch and transaction version 0.
     Abort(ProducerEpoch),
+    /// It would join the transaction behind so many decided ones, but one of them may have ended it since the asker
+    /// looked: what is open still is asked about again, with this number.
+    LookAgain(u64),
 }
 
 /// A transactional id for DescribeTransactions.

@@ -152,6 +152,14 @@ impl World {
                 self.settled(at);
             }
             Ok(Reply::Adopted(Adopted::Abort(epoch))) => self.give_up(at, &found, epoch),
+            Ok(Reply::Adopted(Adopted::LookAgain(seen))) => {
+                let partitions = self.still_doubted(at, &found);
+                if partitions.is_empty() {
+                    self.totals.ended_meanwhile += 1;
+                    return self.settled(at);
+                }
+                self.ask_about(at, id, Adopt { partitions, seen: Some(seen), ..found });
+            }
             Ok(other) => unreachable!("a finding was answered with {other:?}"),
             Err(_) => self.later(at, ADOPT_PAUSE_MS, Timer::Adopt(id, found)),
         }
@@ -161,11 +169,15 @@ impl World {
     fn give_up(&mut self, at: usize, found: &Adopt, epoch: ProducerEpoch) {
         self.totals.given_up += 1;
         let marker = self.abort_marker(Identity { epoch, ..found.producer });
+        let still = self.still_doubted(at, found).into_iter().map(|key| (key, marker)).collect();
+        self.write_markers(at, GatheredFor::Reconcile, still);
+    }
+
+    /// The partitions where the producer has not moved on since.
+    fn still_doubted(&self, at: usize, found: &Adopt) -> Vec<PartitionKey> {
         let doubted = self.nodes[at].shard.doubted();
         let same = doubted.into_iter().filter(|now| now.producer == found.producer).flat_map(|now| now.partitions);
-        let still: Vec<(PartitionKey, EndMarker)> =
-            same.filter(|key| found.partitions.contains(key)).map(|key| (key, marker)).collect();
-        self.write_markers(at, GatheredFor::Reconcile, still);
+        same.filter(|key| found.partitions.contains(key)).collect()
     }
 
     /// One of the shard's findings is settled.

@@ -94,6 +94,7 @@ pub struct Totals {
     pub timed_out: usize,
     pub taken_over: usize,
     pub adopted: usize,
+    pub ended_meanwhile: usize,
     pub given_up: usize,
     pub looked_at: usize,
     pub crossed: usize,
@@ -118,6 +119,7 @@ impl AddAssign for Totals {
         self.timed_out += other.timed_out;
         self.taken_over += other.taken_over;
         self.adopted += other.adopted;
+        self.ended_meanwhile += other.ended_meanwhile;
         self.given_up += other.given_up;
         self.looked_at += other.looked_at;
         self.crossed += other.crossed;

@@ -301,8 +301,8 @@ fn init_answers_when_its_entry_is_durable_and_its_fence_is_up_in_either_order() 
     }
 }
 
-fn adopt(producer: Identity, index: i32) -> Request {
-    Request::Adopt(Adopt { producer, partitions: vec![partition(index)], groups: vec![] })
+fn adopt(producer: Identity, index: i32, seen: Option<u64>) -> Request {
+    Request::Adopt(Adopt { producer, partitions: vec![partition(index)], groups: vec![], seen })
 }
 
 fn adopted(world: &mut World, request: Request) -> Adopted {
@@ -320,15 +320,17 @@ fn what_a_crash_left_open_at_a_partition_joins_its_transaction_or_is_aborted() {
     world.crash();
     assert_eq!(world.txns.owner_of(producer.producer_id).as_deref(), Some(ID));
     assert_eq!(world.txns.owner_of(ProducerId(1)), None);
-    assert_eq!(adopted(&mut world, adopt(producer, 0)), Adopted::Yes);
-    assert_eq!(adopted(&mut world, adopt(producer, 1)), Adopted::Yes);
+    assert_eq!(adopted(&mut world, adopt(producer, 0, None)), Adopted::Yes);
+    assert_eq!(adopted(&mut world, adopt(producer, 1, None)), Adopted::LookAgain(0));
+    assert_eq!(adopted(&mut world, adopt(producer, 1, Some(0))), Adopted::Yes);
     let next = world.end(ID, end_b(producer, Commit)).unwrap();
     assert!(world.acknowledged.iter().any(|(_, key)| *key == partition(1)), "it got its marker");
     // An older epoch is over for good, and so is a producer id that nobody has.
-    assert_eq!(adopted(&mut world, adopt(producer, 4)), Adopted::Abort(next.epoch));
-    assert_eq!(adopted(&mut world, adopt(who(1, 6), 4)), Adopted::Abort(ProducerEpoch(6)));
+    assert_eq!(adopted(&mut world, adopt(producer, 4, None)), Adopted::Abort(next.epoch));
+    assert_eq!(adopted(&mut world, adopt(who(1, 6), 4, None)), Adopted::Abort(ProducerEpoch(6)));
     // The transaction may have only what the crash left.
-    assert_eq!(adopted(&mut world, adopt(next, 4)), Adopted::Yes);
+    assert_eq!(adopted(&mut world, adopt(next, 4, None)), Adopted::LookAgain(1));
+    assert_eq!(adopted(&mut world, adopt(next, 4, Some(1))), Adopted::Yes);
     assert_eq!(world.state(ID), ("Ongoing", next));
 }
 
@@ -336,14 +338,32 @@ fn what_a_crash_left_open_at_a_partition_joins_its_transaction_or_is_aborted() {
 fn what_is_open_at_the_next_epoch_waits_for_complete_and_joins_the_next_transaction() {
     let (mut world, producer) = decided(&[0], &[]);
     let next = Identity { epoch: ProducerEpoch(1), ..producer };
-    let waiting = world.ask(ID, adopt(next, 0));
-    let current = world.ask(ID, adopt(producer, 0));
+    let waiting = world.ask(ID, adopt(next, 0, None));
+    let current = world.ask(ID, adopt(producer, 0, None));
     world.run_without_markers();
     assert_eq!(world.replies[&current], Ok(Reply::Adopted(Adopted::Yes)), "its marker is on the way");
     assert!(!world.replies.contains_key(&waiting));
     world.run();
-    assert_eq!(world.replies[&waiting], Ok(Reply::Adopted(Adopted::Yes)));
+    assert_eq!(world.replies[&waiting], Ok(Reply::Adopted(Adopted::LookAgain(1))));
+    assert_eq!(adopted(&mut world, adopt(next, 0, Some(1))), Adopted::Yes);
     assert_eq!(world.state(ID), ("Ongoing", next));
+}
+
+#[test]
+fn a_question_that_crosses_with_the_end_of_its_transaction_opens_none() {
+    let mut world = World::new(2);
+    let producer = world.init(ID, Identity::NONE).unwrap();
+    world.answer(ID, add(producer, AddBy::Client, &[0])).unwrap();
+    let current = world.end(ID, end_a(producer, Commit)).unwrap();
+    assert_eq!(current, producer, "path A keeps the epoch");
+    // The partition was looked at before its marker came: it would not find itself open now.
+    assert_eq!(adopted(&mut world, adopt(producer, 0, None)), Adopted::LookAgain(1));
+    assert_eq!(world.state(ID), ("CompleteCommit", producer));
+    // Nor does one that crosses with the end of the next transaction.
+    world.answer(ID, add(producer, AddBy::Client, &[0])).unwrap();
+    world.end(ID, end_a(producer, Commit)).unwrap();
+    assert_eq!(adopted(&mut world, adopt(producer, 0, Some(1))), Adopted::LookAgain(2));
+    assert_eq!(world.state(ID), ("CompleteCommit", producer));
 }
 
 #[test]

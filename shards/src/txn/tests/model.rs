@@ -240,10 +240,11 @@ impl Model {
             entry.reported = None;
             match reply {
                 Ok(Reply::Adopted(Adopted::Yes)) => {}
+                Ok(Reply::Adopted(Adopted::LookAgain(seen))) => self.report(log, producer_id, Some(seen)),
                 Ok(Reply::Adopted(Adopted::Abort(epoch))) => {
                     self.logs[log].mark(Identity { producer_id, epoch }, Abort, 0);
                 }
-                _ => self.report(log, producer_id),
+                _ => self.report(log, producer_id, None),
             }
         }
     }
@@ -388,7 +389,7 @@ impl Model {
             let open = self.logs[log].entries.iter().filter(|(_, entry)| entry.open.is_some());
             let open: Vec<_> = open.map(|(producer_id, _)| *producer_id).collect();
             self.logs[log].entries.values_mut().for_each(|entry| entry.reported = None);
-            open.into_iter().for_each(|producer_id| self.report(log, producer_id));
+            open.into_iter().for_each(|producer_id| self.report(log, producer_id, None));
         }
         for sending in &mut self.sending {
             sending.is_lost = !self.world.replies.contains_key(&sending.waiter);
@@ -408,7 +409,7 @@ impl Model {
     }
 
     /// A partition asks whose an open transaction is.
-    fn report(&mut self, log: usize, producer_id: ProducerId) {
+    fn report(&mut self, log: usize, producer_id: ProducerId, seen: Option<u64>) {
         let entry = self.logs[log].entries.get_mut(&producer_id).unwrap();
         if entry.open.is_none() {
             return;
@@ -417,7 +418,7 @@ impl Model {
         match self.world.txns.owner_of(producer_id) {
             Some(id) => {
                 let (partitions, groups) = members(log as i32);
-                let request = Request::Adopt(Adopt { producer, partitions, groups });
+                let request = Request::Adopt(Adopt { producer, partitions, groups, seen });
                 entry.reported = Some(self.world.ask(&id, request));
             }
             None => {
