@@ -164,6 +164,16 @@ impl<S: Service> NetShard<S> {
         self.registry.borrow().iter().filter_map(|(_, connection)| connection.clone()).collect()
     }
 
+    /// All keys of [`NetShard::connection`] are below.
+    pub(super) fn keys_end(&self) -> usize {
+        self.registry.borrow().iter().next_back().map_or(0, |(key, _)| key + 1)
+    }
+
+    /// The connection with this key.
+    pub(super) fn connection(&self, key: usize) -> Option<Rc<Connection<S>>> {
+        self.registry.borrow().get(key).cloned().flatten()
+    }
+
     /// An empty buffer to receive into: large while there is budget for what it may bring.
     pub(super) fn receive_buffer(&self) -> Vec<u8> {
         if self.budget.free() < limits::RECEIVE_BYTES_MAX || self.budget.has_waiters() {
