@@ -1,7 +1,10 @@
 """What a user does: a wrong flag or key, a port in use, a second broker, Ctrl-C, Kafka's own tool on our files."""
 
+import os
 import pathlib
 import re
+import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +15,8 @@ from batches import batch
 from report import expect
 from servers import PEER, Oncilla, binary
 from wire import Cluster
+
+NOBODY = 65534
 
 
 def checks(report, target):
@@ -30,6 +35,7 @@ def checks(report, target):
         ("a second Ctrl-C ends at once", ctrl_c_twice),
         ("stdout of serve is one line", one_line),
         ("check exits 0 here", check_command),
+        ("who may lock 512 KiB a core can serve, who may lock less is told", locked_memory),
         ("the embedded defaults start from nothing", defaults),
         ("kafka-dump-log reads a sealed segment", dump_log),
         ("demo shows both isolation levels and leaves nothing behind", demo),
@@ -166,6 +172,39 @@ def check_command():
     with scratch() as d:
         code, text = oncilla("check", "--data", d, "--listen", "127.0.0.1:0", "-X", "http.listen=off")
         assert code == 0, f"exit code {code}: {text[-500:]}"
+
+
+def locked_memory():
+    with scratch() as d:
+        os.chmod(d, 0o755)
+        program = shutil.copy(binary(), d)
+        data = pathlib.Path(d) / "data"
+        data.mkdir()
+        somebody = {}
+        if os.geteuid() == 0:
+            # Root is not held to the limit.
+            os.chown(data, NOBODY, NOBODY)
+            somebody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+
+        def serve(cores, kib):
+            listen = ("--listen", "127.0.0.1:0", "-X", "http.listen=off")
+            return subprocess.Popen(
+                [program, "serve", "--data", data, "--cores", str(cores), *listen],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (kib << 10, kib << 10)),
+                **somebody,
+            )
+
+        with serve(2, 1024) as enough:
+            line = enough.stdout.readline()
+            enough.terminate()
+            assert " ready " in line, line + enough.stderr.read()
+            expect("exit code", enough.wait(20), 0)
+        with serve(1, 256) as little:
+            said = little.stderr.read()
+            refused((little.wait(20), said), "256 KiB", "512 KiB", "ulimit -l")
 
 
 def defaults():
