@@ -3,16 +3,19 @@
 //! Every turn is a process of its own: this executable with the mode's arguments and `--json -`. The sides take turns
 //! within a pair and the first of a pair changes from pair to pair, so that what drifts burdens both. With `--start-a`
 //! and `--start-b` a broker runs only for its turn. The first turn that fails ends the comparison: figures of a side
-//! that lost records are worth nothing. A broker that was started here is ended here, whatever happens.
+//! that lost records are worth nothing. A turn that takes longer than it may is killed and has failed. A broker that was
+//! started here is ended here, whatever happens.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::machine;
+use crate::program::{Limit, ended};
 use crate::report::{axis, histogram, parse};
 use crate::result::{Machine, Run};
 use crate::started::Broker;
@@ -66,6 +69,9 @@ pub struct Options {
     /// Measure the floors of the disk below DIR and of this machine's TCP before the first turn.
     #[arg(long, value_name = "DIR")]
     floor: Option<PathBuf>,
+    /// Longest time for one turn; it is killed then, and the comparison ends.
+    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
+    turn_seconds_max: u32,
     /// The mode and its arguments without --bootstrap, --name and --json.
     #[arg(last = true, required = true, value_name = "MODE ARGS")]
     mode: Vec<String>,
@@ -108,7 +114,7 @@ pub fn run(options: &Options) -> Result<String> {
     for pair in 0..options.pairs {
         for side in order(pair) {
             eprintln!("pair {} of {}: {}", pair + 1, options.pairs, sides[side].name);
-            let mut run = turn(&sides[side], &options.mode)
+            let mut run = turn(&sides[side], options)
                 .with_context(|| format!("pair {}, {}", pair + 1, sides[side].name))?;
             run.machine.get_or_insert_with(|| here.clone());
             if let Some(dir) = &options.runs {
@@ -139,10 +145,14 @@ fn arguments(side: &Side<'_>, mode: &[String]) -> Vec<String> {
     all
 }
 
-fn turn(side: &Side<'_>, mode: &[String]) -> Result<Run> {
+fn turn(side: &Side<'_>, options: &Options) -> Result<Run> {
+    let mode = &options.mode;
     let broker = side.start.map(|command| Broker::start(command, side.address)).transpose()?;
-    let program = std::env::current_exe().context("the path of oncilla-perf")?;
-    let done = Command::new(program).args(arguments(side, mode)).stdin(Stdio::null()).output().context("run a turn")?;
+    let mut command = Command::new(std::env::current_exe().context("the path of oncilla-perf")?);
+    command.args(arguments(side, mode));
+    let time = Duration::from_secs(options.turn_seconds_max.into());
+    let limit = Limit { time, hint: "; --turn-seconds-max gives it longer".into() };
+    let done = ended(command, "this program itself", &limit)?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.success(), "{} failed ({}):\n{}", mode[0], done.status, tail(&said));
     let run = parse(&String::from_utf8_lossy(&done.stdout))?;

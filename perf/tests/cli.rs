@@ -76,3 +76,16 @@ fn what_is_no_broker_is_named_so() {
     refused(&["produce", "--bootstrap", &address, "--saturate"], &["no broker is reached", "is no Kafka broker"]);
     server.join().expect("no panic");
 }
+
+#[test]
+fn a_turn_that_does_not_end_is_killed_and_named() {
+    // The kernel takes the connection, nobody ever answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = silent.local_addr().expect("its address").to_string();
+    let (code, text) =
+        said(&["compare", "--a", &at, "--b", &at, "--turn-seconds-max", "1", "--", "produce", "--rate", "1"]);
+    assert_eq!(code, Some(1), "{text}");
+    for words in ["pair 1, A", "did not end within 1 s", "--turn-seconds-max"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}

@@ -8,7 +8,6 @@
 
 mod options;
 mod performance;
-mod program;
 mod samples;
 
 use std::fs;
@@ -19,13 +18,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::machine;
+use crate::program::{ended, finish};
 use crate::report::axis;
 use crate::report::histogram;
 use crate::result::{FORMAT, Quantity, Run, Target};
 use crate::target::{NewTopic, Target as Cluster, Topic};
 pub use options::Options;
 use options::{Client, Mode};
-use program::{ended, finish};
 
 /// The setting of a topic that says what an acknowledgement stands for.
 const FLUSH_MESSAGES: &str = "flush.messages";
@@ -200,7 +199,7 @@ fn java(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measured> {
         Mode::Txn => drop(command.arg(format!("producers={}", options.producers)).args(transaction_keys(options))),
         Mode::Produce | Mode::E2e => (),
     }
-    let told = last_line(&finish(command, "a Java of version 17 or later is needed", options)?)?;
+    let told = last_line(&finish(command, "a Java of version 17 or later is needed", &options.limit())?)?;
     let mut measured = measured(options, &told, scratch)?;
     if options.mode == Mode::Fetch {
         let count = number(&told, "n")?;
@@ -225,7 +224,7 @@ fn librdkafka(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measur
     if options.mode == Mode::Txn {
         command.args(transaction_keys(options));
     }
-    let told = last_line(&finish(command, "a Python with confluent-kafka is needed: --python", options)?)?;
+    let told = last_line(&finish(command, "a Python with confluent-kafka is needed: --python", &options.limit())?)?;
     measured(options, &told, scratch)
 }
 
@@ -241,7 +240,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
         command
     };
     let needs = "librdkafka's load generator is needed: --rdkafka-performance";
-    let usage = ended(tool(), needs, options)?;
+    let usage = ended(tool(), needs, &options.limit())?;
     let usage = [usage.stdout, usage.stderr].concat();
     let mut command = tool();
     command.args(["-b", &options.bootstrap, "-t", &topic.name, "-q", "-u"]);
@@ -258,7 +257,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
         command.args(["-P", "-a", "-1", "-X", "enable.idempotence=true", "-s", &size, "-c", &count]);
         "produce"
     };
-    let done = finish(command, needs, options)?;
+    let done = finish(command, needs, &options.limit())?;
     let totals = performance::totals(&String::from_utf8_lossy(&done.stdout), options.records, options.record_bytes)?;
     let (count, bytes, failed) = (totals.count, totals.bytes, totals.failed);
     ensure!(count > 0, "no records came through in {name} of topic {}", topic.name);

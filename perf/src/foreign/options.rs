@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::modes::setting;
+use crate::program::Limit;
 
 /// What a program may take beyond its load: its start, the last answers of a client that waits for them, and the whole
 /// of a load that counts records and not seconds.
@@ -188,8 +189,15 @@ impl Options {
     }
 
     /// The longest that the program may take.
-    pub fn limit(&self) -> Duration {
-        [self.seconds, self.warmup_seconds, self.grace_seconds].map(|one| Duration::from_secs(one.into())).iter().sum()
+    pub fn limit(&self) -> Limit {
+        let Self { seconds, warmup_seconds, grace_seconds, .. } = self;
+        Limit {
+            time: [seconds, warmup_seconds, grace_seconds].map(|one| Duration::from_secs((*one).into())).iter().sum(),
+            hint: format!(
+                " (--seconds {seconds}, --warmup-seconds {warmup_seconds}, --grace-seconds {grace_seconds}); if the \
+                 broker still answers, --grace-seconds gives it longer"
+            ),
+        }
     }
 
     /// Directory of the jars.

@@ -110,7 +110,7 @@ fn a_program_that_does_not_end_is_killed_and_the_error_says_what_to_do() {
     assert!(error.contains("--grace-seconds gives it longer"), "{error}");
     let (_, process) = error.split_once("it is ").expect("its words");
     assert!(!Path::new("/proc").join(process.trim()).exists(), "{error}");
-    assert_eq!(options("java produce --rate 1").unwrap().limit().as_secs(), 312);
+    assert_eq!(options("java produce --rate 1").unwrap().limit().time.as_secs(), 312);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A program of a foreign client: run to its end, or to the end of its time.
+//! A program that is run to its end, or to the end of its time: a foreign client, or a turn of a comparison.
 //!
 //! It stays in the group of processes of whoever runs this, so that an interrupt from a terminal reaches it too. Its
 //! words go to files: a pipe would be held open by what it leaves behind.
@@ -11,28 +11,34 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Options;
-
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What is shown of the words of a program that failed.
 const LINES_MAX: usize = 20;
 
+/// The end of a program's time.
+pub struct Limit {
+    /// How long it may take.
+    pub time: Duration,
+    /// What that follows from and who can be given longer, for the message; starts behind its last word.
+    pub hint: String,
+}
+
 /// Runs it; its words are shown if it fails.
-pub fn finish(command: Command, needs: &str, options: &Options) -> Result<Output> {
+pub fn finish(command: Command, needs: &str, limit: &Limit) -> Result<Output> {
     let program = name(&command);
-    let done = ended(command, needs, options)?;
+    let done = ended(command, needs, limit)?;
     if !done.status.success() {
         bail!("{program} failed ({}):\n{}", done.status, last_words(&done.stdout, &done.stderr));
     }
     Ok(done)
 }
 
-/// Runs it, whatever its exit code will be.
-pub fn ended(mut command: Command, needs: &str, options: &Options) -> Result<Output> {
+/// Runs it, whatever its exit code will be. `needs` says what has to be on the machine.
+pub fn ended(mut command: Command, needs: &str, limit: &Limit) -> Result<Output> {
     let program = name(&command);
     let [mut stdout, mut stderr] = [words()?, words()?];
     command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
-    let until = Instant::now() + options.limit();
+    let until = Instant::now() + limit.time;
     let mut child = Running(command.spawn().with_context(|| format!("run {program} ({needs})"))?);
     let status = loop {
         if let Some(status) = child.0.try_wait()? {
@@ -40,12 +46,10 @@ pub fn ended(mut command: Command, needs: &str, options: &Options) -> Result<Out
         }
         if Instant::now() >= until {
             child.end();
-            let Options { seconds, warmup_seconds, grace_seconds, .. } = options;
             bail!(
-                "{program} did not end within {} s (--seconds {seconds}, --warmup-seconds {warmup_seconds}, \
-                 --grace-seconds {grace_seconds}) and was killed; if the broker still answers, --grace-seconds gives \
-                 it longer. Its last words:\n{}",
-                options.limit().as_secs(),
+                "{program} did not end within {} s and was killed{}. Its last words:\n{}",
+                limit.time.as_secs(),
+                limit.hint,
                 last_words(&read(&mut stdout)?, &read(&mut stderr)?)
             );
         }
