@@ -114,8 +114,8 @@ pub fn run(options: &Options) -> Result<String> {
     for pair in 0..options.pairs {
         for side in order(pair) {
             eprintln!("pair {} of {}: {}", pair + 1, options.pairs, sides[side].name);
-            let mut run = turn(&sides[side], options)
-                .with_context(|| format!("pair {}, {}", pair + 1, sides[side].name))?;
+            let mut run =
+                turn(&sides[side], options).with_context(|| format!("pair {}, {}", pair + 1, sides[side].name))?;
             run.machine.get_or_insert_with(|| here.clone());
             if let Some(dir) = &options.runs {
                 keep(&run, &dir.join(format!("{}-{}.json", pair + 1, ["a", "b"][side])))?;

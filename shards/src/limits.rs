@@ -17,6 +17,9 @@ pub const RECORD_ERRORS_MAX: usize = 65_536;
 /// A producer with an open transaction is never forgotten. One takes about 200 bytes.
 pub const PARTITION_PRODUCERS_MAX: usize = 262_144;
 
+/// Producers of a partition of which it is known where they were refused first.
+pub const FIRST_BATCHES_MAX: usize = 10_000;
+
 /// Producers of one partition whose transaction is being asked for; beyond it the oldest question is forgotten, and its
 /// batch is refused with INVALID_TXN_STATE, which its client retries or aborts on.
 pub const PARTITION_VERIFICATIONS_MAX: usize = 65_536;

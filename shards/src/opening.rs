@@ -7,10 +7,12 @@
 //! how many are in work at a time is for the edge that does the work.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::batch::BatchHeader;
 use crate::code::ErrorCode;
 use crate::ids::PartitionKey;
+use crate::producers::FirstBatches;
 
 /// What is not open yet.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Opening {
     wanted: RefCell<BTreeSet<PartitionKey>>,
     in_work: BTreeSet<PartitionKey>,
     failed: BTreeSet<PartitionKey>,
+    /// Batches that were refused for now.
+    refused: BTreeMap<PartitionKey, FirstBatches>,
 }
 
 impl Opening {
@@ -51,8 +55,26 @@ impl Opening {
         is_ours
     }
 
+    /// What to answer to a batch for a partition that is not open, as [`Opening::code`]. Once it is open, what was sent
+    /// behind this batch must not be taken before it.
+    pub fn refuse(&mut self, key: &PartitionKey, records: &[u8]) -> ErrorCode {
+        let code = self.code(key);
+        if code == ErrorCode::NotLeaderOrFollower
+            && let Ok(header) = BatchHeader::parse(records)
+        {
+            self.refused.entry(*key).or_default().refused(&header);
+        }
+        code
+    }
+
+    /// What was refused of a partition that is open now.
+    pub fn take_refused(&mut self, key: &PartitionKey) -> FirstBatches {
+        self.refused.remove(key).unwrap_or_default()
+    }
+
     /// Its topic was deleted.
     pub fn forget(&mut self, key: &PartitionKey) {
+        self.refused.remove(key);
         self.waiting.remove(key);
         self.wanted.get_mut().remove(key);
         self.in_work.remove(key);

@@ -103,8 +103,9 @@ impl Shard {
     }
 
     /// Takes over a partition.
-    pub fn insert(&mut self, key: PartitionKey, partition: Partition) {
+    pub fn insert(&mut self, key: PartitionKey, mut partition: Partition) {
         assert!(!self.opening.knows(&key), "{key} is on the disk: what is there must not be served as empty");
+        partition.begin_with(self.opening.take_refused(&key));
         let before = self.partitions.insert(key, partition);
         assert!(before.is_none(), "{key} has one owner");
         self.order.insert(key);
@@ -154,7 +155,7 @@ impl Shard {
     pub fn verify(&mut self, key: &PartitionKey, records: &[u8], adds: bool, now: TimestampMs) -> Verify {
         match self.partitions.get_mut(key) {
             Some(partition) => partition.verify(records, adds, now),
-            None => Verify::Refuse(self.opening.code(key)),
+            None => Verify::Refuse(self.opening.refuse(key, records)),
         }
     }
 
@@ -168,7 +169,7 @@ impl Shard {
         effects: &mut Effects,
     ) -> Appended {
         let Some(partition) = self.partitions.get_mut(key) else {
-            return Appended::Refused(Box::new(Refusal::code(self.opening.code(key), false)));
+            return Appended::Refused(Box::new(Refusal::code(self.opening.refuse(key, sent.records), false)));
         };
         let placed = match partition.append(sent.records, sent.api_version, sent.permit, now) {
             Append::Refused(refusal) => return Appended::Refused(refusal),

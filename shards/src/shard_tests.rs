@@ -50,6 +50,31 @@ fn an_unknown_partition_answers_3() {
     assert!(effects.is_empty());
 }
 
+fn refused(shard: &mut Shard, batch: &Bytes) -> ErrorCode {
+    match append(shard, 0, batch, 0).0 {
+        Appended::Refused(refusal) => refusal.code,
+        other => panic!("taken: {other:?}"),
+    }
+}
+
+#[test]
+fn what_was_sent_behind_a_batch_that_came_too_early_is_not_taken_before_it() {
+    use ErrorCode::{NotLeaderOrFollower, OutOfOrderSequenceNumber};
+    let mut shard = shard(0, 0);
+    shard.opening.expect(key(0));
+    assert_eq!(refused(&mut shard, &sequenced(9, 4, 2)), NotLeaderOrFollower);
+    assert_eq!(shard.verify(&key(0), &sequenced(8, 0, 1), false, NOW), Verify::Refuse(NotLeaderOrFollower));
+    let opened = shard.opening.take().expect("it is expected");
+    assert!(shard.opening.opened(&opened));
+    shard.insert(opened, partition(rules()));
+    for (producer_id, first) in [(9, 4), (8, 0)] {
+        assert_eq!(refused(&mut shard, &sequenced(producer_id, first + 2, 1)), OutOfOrderSequenceNumber);
+        assert!(matches!(append(&mut shard, 0, &sequenced(producer_id, first, 2), 0).0, Appended::Waiting(_)));
+        assert!(matches!(append(&mut shard, 0, &sequenced(producer_id, first + 2, 1), 0).0, Appended::Waiting(_)));
+    }
+    assert!(matches!(append(&mut shard, 0, &sequenced(7, 3, 1), 0).0, Appended::Waiting(_)), "nobody refused it");
+}
+
 #[test]
 fn an_append_starts_a_writer_once_and_settles_when_it_is_durable() {
     let mut shard = shard(0, 1);

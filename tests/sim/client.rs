@@ -23,6 +23,8 @@ pub struct Batch {
     pub sent: bool,
     /// Where the broker said it is.
     pub base: Option<Offset>,
+    /// It was refused, which the client has not heard yet.
+    pub refused: bool,
 }
 
 /// State of one client for one partition.
@@ -67,6 +69,7 @@ impl Client {
             bytes: Bytes::from(builder.build()),
             sent: false,
             base: None,
+            refused: false,
             values,
         };
         lane.next_sequence += i32::try_from(batch.values.len()).expect("small batches");
@@ -84,13 +87,28 @@ impl Client {
         lane.next_sequence = 0;
     }
 
+    /// Another producer takes its place, if nothing is in flight.
+    pub fn renew(&mut self, producer_id: i64) {
+        if self.lanes.iter().all(|lane| lane.in_flight.is_empty()) {
+            self.producer_id = producer_id;
+            self.lanes.fill(Lane::default());
+        }
+    }
+
+    /// The answers come in that refused batches of a lane.
+    pub fn hear(&mut self, lane: usize) {
+        for batch in self.lanes[lane].in_flight.iter_mut().filter(|batch| batch.refused) {
+            batch.sent = false;
+            batch.refused = false;
+        }
+    }
+
     /// The broker went away: everything unacknowledged has to be sent again.
     pub fn disconnected(&mut self) {
-        for lane in &mut self.lanes {
-            for batch in &mut lane.in_flight {
-                batch.sent = false;
-                batch.base = None;
-            }
+        for batch in self.lanes.iter_mut().flat_map(|lane| &mut lane.in_flight) {
+            batch.sent = false;
+            batch.base = None;
+            batch.refused = false;
         }
     }
 }

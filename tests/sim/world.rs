@@ -25,6 +25,9 @@ const RELAXED: usize = 2;
 /// The partition whose records are deleted; the log of the others is whole.
 const SHORTENED: usize = 1;
 
+/// Partitions that a start opens only when clients are served already.
+const LATE_PERCENT: usize = 30;
+
 /// What a run went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -48,6 +51,10 @@ pub struct Totals {
     pub deletes: usize,
     /// Partitions recovered from a snapshot.
     pub snapshots_used: usize,
+    /// Partitions opened late.
+    pub opened_late: usize,
+    /// Batches refused because they came before their partition was open, or behind such a one.
+    pub came_early: usize,
 }
 
 impl AddAssign for Totals {
@@ -62,6 +69,8 @@ impl AddAssign for Totals {
         self.rolls += other.rolls;
         self.deletes += other.deletes;
         self.snapshots_used += other.snapshots_used;
+        self.opened_late += other.opened_late;
+        self.came_early += other.came_early;
     }
 }
 
@@ -137,12 +146,15 @@ impl World {
         match self.rng.below(1000) {
             0..250 => self.produce_new(),
             250..450 => self.send_unsent(),
-            450..500 => self.send_again(),
+            450..490 => self.send_again(),
+            490..495 => self.renew(),
+            495..500 => self.open_next(),
             500..520 => self.bump(),
             520..540 => self.zombie(),
             540..700 => self.begin_write(),
             700..900 => self.complete_write(),
-            900..960 => self.read(),
+            900..940 => self.read(),
+            940..960 => self.hear(),
             960..975 => self.delete_records(),
             975..985 => self.now.0 += self.rng.below(100_000) as i64,
             985..990 => self.fill_disk(),
@@ -157,6 +169,7 @@ impl World {
     /// Lets everything in flight end, then checks the whole log.
     pub fn finish(mut self) -> Totals {
         self.crash();
+        while self.open_next() {}
         for _ in 0..200 {
             self.send_unsent_of_all();
             for partition in 0..PARTITIONS {
@@ -205,7 +218,7 @@ impl World {
         }
     }
 
-    /// Sends the first batch of a lane that the broker does not have; later ones wait for it.
+    /// Sends the first batch of a lane that was not sent; later ones wait for it.
     fn send_next(&mut self, client: usize, lane: usize) -> bool {
         let unsent = self.clients[client].lanes[lane].in_flight.iter().position(|batch| !batch.sent);
         unsent.is_some_and(|at| self.send(client, lane, at))
@@ -228,8 +241,7 @@ impl World {
         let answer = self.shard.append(&key(lane), sent, self.now, Some(waiter), &mut effects);
         let (placed, durable) = match answer {
             Appended::Refused(refusal) => {
-                // Only a partition whose disk failed refuses an honest client; it comes back with the next start.
-                assert_eq!(refusal.code, ErrorCode::KafkaStorageError, "{refusal:?}");
+                self.refused(client, lane, at, refusal.code);
                 return false;
             }
             Appended::Durable(placed) => (placed, true),
@@ -251,6 +263,33 @@ impl World {
         }
         self.carry_out(effects);
         true
+    }
+
+    /// A partition whose disk failed refuses an honest client, which comes back with the next start, and one that is not
+    /// open; that one also what was sent behind a batch whose refusal the client has not heard of.
+    fn refused(&mut self, client: usize, lane: usize, at: usize, code: ErrorCode) {
+        if code == ErrorCode::KafkaStorageError {
+            return;
+        }
+        let in_flight = &mut self.clients[client].lanes[lane].in_flight;
+        let is_behind = in_flight.iter().take(at).any(|batch| batch.refused);
+        let is_early = code == ErrorCode::NotLeaderOrFollower;
+        assert!(is_early || (is_behind && code == ErrorCode::OutOfOrderSequenceNumber), "{code:?}");
+        self.totals.came_early += 1;
+        in_flight[at].sent = true;
+        in_flight[at].refused = true;
+    }
+
+    fn hear(&mut self) {
+        let (client, lane) = (self.rng.below(CLIENTS), self.rng.below(PARTITIONS));
+        self.clients[client].hear(lane);
+    }
+
+    fn renew(&mut self) {
+        let client = self.rng.below(CLIENTS);
+        let producer_id = 10_000 + self.value_next as i64;
+        self.value_next += 1;
+        self.clients[client].renew(producer_id);
     }
 
     fn acknowledge(&mut self, client: usize, lane: usize, sequence: i32) {
@@ -281,7 +320,8 @@ impl World {
         let Some(bytes) = lane.stale.clone().filter(|_| told) else { return };
         let mut effects = Effects::new();
         match self.shard.append(&key(at), Sent::unchecked(&bytes, 13), self.now, None, &mut effects) {
-            Appended::Refused(refusal) if refusal.code == ErrorCode::KafkaStorageError => {}
+            Appended::Refused(refusal)
+                if [ErrorCode::KafkaStorageError, ErrorCode::NotLeaderOrFollower].contains(&refusal.code) => {}
             Appended::Refused(refusal) => {
                 assert_eq!(refusal.code, ErrorCode::InvalidProducerEpoch);
                 self.totals.fenced += 1;
@@ -376,7 +416,7 @@ impl World {
 
     fn delete_records(&mut self) {
         let partition = SHORTENED;
-        let log = self.shard.partition(&key(partition)).expect("it is there");
+        let Some(log) = self.shard.partition(&key(partition)) else { return };
         let span = (log.high_watermark().0 - log.log_start().0) as usize;
         if span < 100 {
             return;
@@ -393,7 +433,7 @@ impl World {
 
     fn read(&mut self) {
         let partition = self.rng.below(PARTITIONS);
-        let log = self.shard.partition(&key(partition)).expect("it is there");
+        let Some(log) = self.shard.partition(&key(partition)) else { return };
         let span = (log.high_watermark().0 - log.log_start().0) as usize;
         if span == 0 {
             return;
@@ -442,20 +482,38 @@ impl World {
         let cache_bytes = [0, 2_000, 1 << 20][self.rng.below(3)];
         self.shard = Shard::new(cache_bytes, Sessions::new(1, 1));
         for partition in 0..PARTITIONS {
-            let found = self.recover(partition);
-            let log = Partition::recovered(rules(partition), LeaderEpoch(self.boots), found);
-            let end = log.high_watermark().0;
-            let truth = &mut self.truth[partition];
-            if partition == RELAXED {
-                truth.acknowledged.split_off(&end);
-                truth.seen.split_off(&end);
-                self.forget_lost_sequences(partition);
+            // What a relaxed one has lost its clients have to know before they go on.
+            if partition != RELAXED && self.boots > 1 && self.rng.percent(LATE_PERCENT) {
+                self.shard.opening.expect(key(partition));
             } else {
-                assert!(end >= truth.high_watermark, "what was durable is there after a crash");
+                self.open(partition);
             }
-            self.truth[partition].high_watermark = end;
-            self.shard.insert(key(partition), log);
         }
+    }
+
+    /// Opens a partition that the start has left; false if there is none.
+    fn open_next(&mut self) -> bool {
+        let Some(next) = self.shard.opening.take() else { return false };
+        assert!(self.shard.opening.opened(&next), "nobody has deleted it");
+        self.totals.opened_late += 1;
+        self.open(next.index as usize);
+        true
+    }
+
+    fn open(&mut self, partition: usize) {
+        let found = self.recover(partition);
+        let log = Partition::recovered(rules(partition), LeaderEpoch(self.boots), found);
+        let end = log.high_watermark().0;
+        let truth = &mut self.truth[partition];
+        if partition == RELAXED {
+            truth.acknowledged.split_off(&end);
+            truth.seen.split_off(&end);
+            self.forget_lost_sequences(partition);
+        } else {
+            assert!(end >= truth.high_watermark, "what was durable is there after a crash");
+        }
+        self.truth[partition].high_watermark = end;
+        self.shard.insert(key(partition), log);
     }
 
     /// A relaxed topic may have lost acknowledged batches; its clients start over with a new epoch, as real ones do.

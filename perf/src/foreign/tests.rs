@@ -86,11 +86,11 @@ fn an_aborting_run_keeps_aborts() {
 #[test]
 fn a_program_that_is_missing_fails_or_says_nothing_is_told() {
     let given = options("java produce --rate 1").unwrap();
-    let error = format!("{:#}", finish(Command::new("/no/such/java"), "a Java is needed", &given).unwrap_err());
+    let error = format!("{:#}", finish(Command::new("/no/such/java"), "a Java is needed", &given.limit()).unwrap_err());
     assert!(error.contains("/no/such/java") && error.contains("a Java is needed"), "{error}");
     let mut fails = Command::new("sh");
     fails.args(["-c", "echo the reason >&2; exit 4"]);
-    let error = finish(fails, "", &given).unwrap_err().to_string();
+    let error = finish(fails, "", &given.limit()).unwrap_err().to_string();
     assert!(error.contains("the reason") && error.contains("exit status: 4"), "{error}");
     assert!(last_line(&output("nothing\n")).unwrap_err().to_string().contains("no result"));
     let missing = measured(&given, &serde_json::json!({"failed": 0}), Path::new("/no/such")).err().unwrap();
@@ -102,9 +102,11 @@ fn a_program_that_does_not_end_is_killed_and_the_error_says_what_to_do() {
     let given = options("java produce --rate 1 --seconds 1 --warmup-seconds 0 --grace-seconds 0").unwrap();
     let mut hangs = Command::new("sh");
     hangs.args(["-c", "echo it is $$; exec sleep 600"]);
-    let error = finish(hangs, "", &given).unwrap_err().to_string();
+    let error = finish(hangs, "", &given.limit()).unwrap_err().to_string();
     assert!(
-        error.starts_with("sh did not end within 1 s (--seconds 1, --warmup-seconds 0, --grace-seconds 0)"),
+        error.starts_with(
+            "sh did not end within 1 s and was killed (--seconds 1, --warmup-seconds 0, --grace-seconds 0);"
+        ),
         "{error}"
     );
     assert!(error.contains("--grace-seconds gives it longer"), "{error}");

@@ -51,7 +51,7 @@ use crate::batch::{self, AppendRules, BatchHeader, ControlRecord, Patch, Refused
 use crate::code::ErrorCode;
 use crate::compaction::CompactionRules;
 use crate::ids::{LeaderEpoch, Offset, PartitionKey, ProducerEpoch, ProducerId, TimestampMs};
-use crate::producers::{AbortedTxn, Check, Permit, Producers, Verify};
+use crate::producers::{AbortedTxn, Check, FirstBatches, Permit, Producers, Verify};
 use crate::txn::{Identity, OpenTxn};
 
 /// The settings of a topic that its partitions act on.
@@ -259,6 +259,11 @@ impl Partition {
             }
             _ => Verify::Open,
         }
+    }
+
+    /// Takes over which batches were refused before it was open.
+    pub fn begin_with(&mut self, first: FirstBatches) {
+        self.producers.begin_with(first);
     }
 
     /// Decides about one client's batch: contract A2.4, A2.5 and A5, in their order.

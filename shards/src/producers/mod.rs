@@ -7,6 +7,7 @@
 //! `limits::PARTITION_PRODUCERS_MAX` producers.
 
 mod entry;
+mod first;
 mod snapshot;
 mod table;
 mod txn;
@@ -22,6 +23,7 @@ use crate::producers::entry::Entry;
 use crate::producers::table::Table;
 use crate::producers::verification::Verifications;
 
+pub use first::FirstBatches;
 pub use snapshot::SnapshotError;
 pub use txn::AbortedTxn;
 pub use verification::{Guard, Permit, Verify};
@@ -90,6 +92,8 @@ pub struct Producers {
     verifications: Verifications,
     /// Producers whose open transactions are not confirmed by a coordinator: found by a start, or the add failed.
     doubted: BTreeSet<ProducerId>,
+    /// Producers that were refused before this state was there.
+    first: FirstBatches,
     /// Offset behind the last batch this state includes.
     end: Offset,
     entries_max: usize,
@@ -111,6 +115,7 @@ impl Producers {
             unreplicated: BTreeMap::new(),
             verifications: Verifications::default(),
             doubted: BTreeSet::new(),
+            first: FirstBatches::default(),
             end: Offset(0),
             entries_max: PARTITION_PRODUCERS_MAX,
         }
@@ -122,6 +127,11 @@ impl Producers {
         assert!(entries_max > 0, "a producer has to be remembered while its batch is appended");
         self.entries_max = entries_max;
         self
+    }
+
+    /// Takes over who was refused while nothing of this was there.
+    pub fn begin_with(&mut self, first: FirstBatches) {
+        self.first = first;
     }
 
     /// Decides about a client's batch (A5); a transactional one needs what [`Producers::verify`] asked for.
@@ -161,12 +171,16 @@ impl Producers {
         if !self.admits_sequence(header, entry.is_some_and(|entry| !entry.batches().is_empty())) {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
-        // A producer nobody remembers may begin anywhere: it may have been forgotten (A5.6).
-        let Some(entry) = entry else { return Check::Append };
-        let in_sequence = if epoch > entry.epoch { header.base_sequence == Sequence(0) } else { follows };
+        let in_sequence = match entry {
+            // It may have been forgotten, so it may begin anywhere (A5.6), but where it was refused.
+            None => self.first.admits(header),
+            Some(entry) if epoch > entry.epoch => header.base_sequence == Sequence(0),
+            Some(_) => follows,
+        };
         if !in_sequence {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
+        let Some(entry) = entry else { return Check::Append };
         if entry.has_open_txn() && !transactional {
             return Check::Refuse(ErrorCode::InvalidTxnState);
         }
@@ -296,6 +310,7 @@ impl Producers {
             }
             return at;
         }
+        self.first.begun(producer_id);
         while self.table.len() >= self.entries_max && self.forget_oldest().is_some() {}
         self.table.insert(Entry::new(producer_id))
     }

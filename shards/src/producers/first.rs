@@ -1,0 +1,52 @@
+//! Producers whose first batch was turned away and comes again.
+//!
+//! A producer that nobody remembers may begin anywhere (contract A5.6). It has up to five batches under way, though, and
+//! while a partition is being opened the first of them may be refused and the second find the partition open. Taken
+//! there, it would stand before the first, whose sequence is then out of order for good. So a producer that was refused
+//! begins with the batch that was refused first, at that epoch.
+//!
+//! Limits: `limits::FIRST_BATCHES_MAX` producers of a partition, about 40 bytes each; those beyond may begin anywhere.
+
+use std::collections::BTreeMap;
+
+use crate::batch::BatchHeader;
+use crate::ids::{ProducerEpoch, ProducerId, Sequence};
+use crate::limits::FIRST_BATCHES_MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct First {
+    epoch: ProducerEpoch,
+    sequence: Sequence,
+}
+
+/// Where producers have to begin.
+#[derive(Clone, Debug, Default)]
+pub struct FirstBatches(BTreeMap<ProducerId, First>);
+
+impl FirstBatches {
+    /// A batch was refused that its producer will send again.
+    pub fn refused(&mut self, header: &BatchHeader) {
+        if !header.is_idempotent() {
+            return;
+        }
+        let first = First { epoch: header.producer_epoch, sequence: header.base_sequence };
+        let is_full = self.0.len() >= FIRST_BATCHES_MAX;
+        match self.0.get_mut(&header.producer_id) {
+            Some(known) if known.epoch < first.epoch => *known = first,
+            None if !is_full => drop(self.0.insert(header.producer_id, first)),
+            _ => {}
+        }
+    }
+
+    /// Whether a producer that nobody remembers may begin with this batch.
+    #[must_use]
+    pub(super) fn admits(&self, header: &BatchHeader) -> bool {
+        let first = self.0.get(&header.producer_id).filter(|first| first.epoch == header.producer_epoch);
+        first.is_none_or(|first| first.sequence == header.base_sequence)
+    }
+
+    /// The producer has begun.
+    pub(super) fn begun(&mut self, producer_id: ProducerId) {
+        self.0.remove(&producer_id);
+    }
+}
