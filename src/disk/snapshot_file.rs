@@ -1,7 +1,8 @@
 //! Files with a partition's producer state: `<20-digit offset>.snapshot` covers every batch below that offset.
 //!
 //! Owner: the partition's shard, which writes one whenever it seals a segment, even of no producers: recovery replays
-//! only what follows the newest usable one. Failure: a missing or damaged snapshot costs a longer replay, nothing else.
+//! only what follows the newest usable one. Failure: a missing or damaged snapshot costs a longer replay, nothing else,
+//! because no segment is deleted that none covers.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -27,6 +28,13 @@ pub async fn write(partition: &Path, offset: Offset, bytes: Vec<u8>) -> Result<(
 pub fn write_blocking(partition: &Path, offset: Offset, bytes: &[u8]) -> Result<(), DiskError> {
     replace_blocking(&partition.join(snapshot_name(offset)), bytes)?;
     drop_old_blocking(partition)
+}
+
+/// Whether a snapshot covers everything below `end`; looked up on the helper thread.
+pub async fn covers(partition: &Path, end: Offset) -> Result<bool, DiskError> {
+    let partition = partition.to_path_buf();
+    let newest = blocking(move || list_blocking(&partition)).await?.into_iter().next();
+    Ok(newest.is_some_and(|(offset, _)| offset >= end))
 }
 
 /// Snapshots of a partition, newest first; blocks.

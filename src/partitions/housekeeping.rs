@@ -1,6 +1,7 @@
 //! What a shard does for its partitions beside requests: retention, expiry of producers, syncs of relaxed topics, what
 //! metrics tell of transactions, and the orderly end.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,10 +14,13 @@ use super::writer::{go_offline, seal_now, sync_now};
 use crate::ctx::Ctx;
 use crate::disk::layout::{SegmentFile, SegmentPaths};
 use crate::disk::{DiskError, log_start, snapshot_file};
-use crate::rt::{now_ms, sleep, spawn};
+use crate::rt::{now, now_ms, sleep, spawn};
 
 /// Period at which relaxed topics are looked at: the grain of `flush.ms`.
 const FLUSH_TICK_MS: u64 = 50;
+
+/// Longest wait for what stands behind segments that are to be deleted to be durable.
+const COVER_WAIT_MS: u64 = 5_000;
 
 /// Starts the periodic work of a shard.
 pub fn start_housekeeping(ctx: &Rc<Ctx>) {
@@ -61,15 +65,7 @@ pub async fn start_log_at(ctx: &Rc<Ctx>, key: PartitionKey, start: Offset) -> Re
         let active = partition.segments().active();
         active.is_some_and(|active| active.bytes() > 0 && active.next_offset() <= start)
     };
-    let state = {
-        let shard = ctx.shard.borrow();
-        let ended = shard.partition(&key).filter(|partition| ends_active(partition));
-        ended.map(|partition| (partition.next_offset(), partition.producers().snapshot()))
-    };
-    // The segment that no snapshot covers goes: a start could not replay what it says of producers (contract A7, A8).
-    if let Some((offset, snapshot)) = state {
-        snapshot_file::write(&directory, offset, snapshot).await?;
-    }
+    cover_below(ctx, key, &directory, start).await?;
     log_start::write(&directory, start).await?;
     let ends_active = ctx.shard.borrow().partition(&key).is_some_and(ends_active);
     if ends_active {
@@ -83,6 +79,39 @@ pub async fn start_log_at(ctx: &Rc<Ctx>, key: PartitionKey, start: Offset) -> Re
         ctx.remover.remove_segment(&directory, segment);
     }
     Ok(())
+}
+
+/// Makes sure that a snapshot covers the segments that end below `start`: once they are gone a start cannot replay what
+/// they say of producers (contract A7, A8). None covers the active one, and that of a roll may have failed.
+async fn cover_below(ctx: &Rc<Ctx>, key: PartitionKey, directory: &Path, start: Offset) -> Result<(), DiskError> {
+    let gone_end = {
+        let shard = ctx.shard.borrow();
+        let Some(partition) = shard.partition(&key) else { return Ok(()) };
+        let ends = partition.segments().all().iter().map(|segment| segment.next_offset());
+        ends.filter(|end| *end <= start).max()
+    };
+    let Some(gone_end) = gone_end else { return Ok(()) };
+    if snapshot_file::covers(directory, gone_end).await? {
+        return Ok(());
+    }
+    let state = {
+        let shard = ctx.shard.borrow();
+        shard.partition(&key).map(|partition| (partition.next_offset(), partition.producers().snapshot()))
+    };
+    let Some((offset, snapshot)) = state else { return Ok(()) };
+    let began = now();
+    // A crash could take back the batches on their way to the disk, and a start drops what tells of them.
+    while ctx.shard.borrow().partition(&key).is_some_and(|partition| !partition.is_durable(offset)) {
+        if began.elapsed() > Duration::from_millis(COVER_WAIT_MS) {
+            return Err(DiskError::invalid(
+                "delete segments",
+                directory,
+                "the batches behind them are not durable yet",
+            ));
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    snapshot_file::write(directory, offset, snapshot).await
 }
 
 fn expire_all(ctx: &Rc<Ctx>) {

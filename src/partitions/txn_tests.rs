@@ -258,6 +258,32 @@ fn a8_f18_a_start_knows_the_producers_and_the_ends_of_what_retention_has_taken()
 }
 
 #[test]
+fn a8_producers_of_deleted_segments_are_known_although_the_snapshots_of_their_rolls_failed() {
+    with_topic(&[], |ctx, directory| async move {
+        for sequence in 0..6 {
+            write(&ctx, 9, sequence, "a").await;
+        }
+        end(&ctx, 9, ControlKind::Commit).await;
+        let of_nine = Offset(told(&ctx).stable);
+        for sequence in 0..6 {
+            write(&ctx, 3, sequence, "b").await;
+        }
+        end(&ctx, 3, ControlKind::Commit).await;
+        settled(&ctx, &directory).await;
+        let snapshots = || fs::read_dir(&directory).expect("readable").flatten().map(|entry| entry.path());
+        for path in snapshots().filter(|path| path.extension().is_some_and(|e| e == "snapshot")) {
+            fs::remove_file(path).expect("it is there");
+        }
+        start_log_at(&ctx, KEY, of_nine).await.expect("written");
+        let again = start_again(&ctx);
+        let shard = again.shard.borrow();
+        let views = shard.partition(&KEY).expect("open").producers().describe();
+        let last: Vec<_> = views.map(|view| (view.producer_id.0, view.last_sequence.0)).collect();
+        assert_eq!(last, [(3, 5), (9, 5)]);
+    });
+}
+
+#[test]
 fn case_104_a10_a_clean_keeps_what_is_committed_and_the_list_of_what_is_left() {
     let overrides = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.0"), ("delete.retention.ms", "0")];
     with_topic(&overrides, |ctx, directory| async move {

@@ -166,6 +166,11 @@ impl Disk {
         list
     }
 
+    /// Forgets the snapshots of what the log does not hold.
+    pub fn drop_snapshots_beyond(&mut self, key: PartitionKey, end: Offset) {
+        self.snapshots.retain(|(owner, offset), _| *owner != key || *offset <= end);
+    }
+
     /// Makes a log start durable.
     pub fn put_log_start(&mut self, key: PartitionKey, start: Offset) {
         self.log_starts.insert(key, start);

@@ -148,7 +148,9 @@ impl World {
             250..450 => self.send_unsent(),
             450..490 => self.send_again(),
             490..495 => self.renew(),
-            495..500 => self.open_next(),
+            495..500 => {
+                self.open_next();
+            }
             500..520 => self.bump(),
             520..540 => self.zombie(),
             540..700 => self.begin_write(),
@@ -255,6 +257,7 @@ impl World {
         }
         known.base = Some(placed.base);
         known.sent = true;
+        known.refused = false;
         self.totals.duplicates += usize::from(placed.duplicate);
         if durable {
             self.acknowledge(client, lane, batch.sequence);
@@ -274,7 +277,8 @@ impl World {
         let in_flight = &mut self.clients[client].lanes[lane].in_flight;
         let is_behind = in_flight.iter().take(at).any(|batch| batch.refused);
         let is_early = code == ErrorCode::NotLeaderOrFollower;
-        assert!(is_early || (is_behind && code == ErrorCode::OutOfOrderSequenceNumber), "{code:?}");
+        let is_expected = is_early || (is_behind && code == ErrorCode::OutOfOrderSequenceNumber);
+        assert!(is_expected, "{code:?} at {at} of {in_flight:?}");
         self.totals.came_early += 1;
         in_flight[at].sent = true;
         in_flight[at].refused = true;
@@ -293,6 +297,8 @@ impl World {
     }
 
     fn acknowledge(&mut self, client: usize, lane: usize, sequence: i32) {
+        // Answers come in the order of their requests.
+        self.clients[client].hear(lane);
         let in_flight = &mut self.clients[client].lanes[lane].in_flight;
         let Some(at) = in_flight.iter().position(|batch| batch.sequence == sequence && batch.sent) else { return };
         let batch = in_flight.remove(at).expect("found above");
@@ -423,6 +429,15 @@ impl World {
         }
         let asked = Offset(log.log_start().0 + self.rng.below(span / 2) as i64);
         let target = log.delete_target(asked).expect("it is in range");
+        // No segment is deleted that no snapshot covers, and none is taken of what a crash may take back.
+        let gone_end = log.segments().all().iter().map(|s| s.next_offset()).filter(|end| *end <= target).max();
+        let newest = self.disk.snapshots(key(partition)).first().map(|(offset, _)| *offset);
+        if gone_end > newest {
+            if log.next_offset() > log.high_watermark() {
+                return;
+            }
+            self.disk.put_snapshot(key(partition), log.next_offset(), log.producers().snapshot());
+        }
         self.disk.put_log_start(key(partition), target);
         let mut effects = Effects::new();
         let gone = self.shard.set_log_start(&key(partition), target, &mut effects);
@@ -533,8 +548,9 @@ impl World {
         let segments = self.disk.segments(at);
         let log_start = self.disk.log_start(at);
         let end = valid_end(&segments);
-        let usable = self.disk.snapshots(at).into_iter().filter(|(offset, _)| *offset <= end);
-        let restored = usable.filter_map(|(_, bytes)| Producers::restore(&bytes).ok()).next();
+        self.disk.drop_snapshots_beyond(at, end);
+        let restored =
+            self.disk.snapshots(at).into_iter().filter_map(|(_, bytes)| Producers::restore(&bytes).ok()).next();
         self.totals.snapshots_used += usize::from(restored.is_some());
         let mut rebuild = Rebuild::new(restored.unwrap_or_default().limited_to(1_000));
         let mut replayed = Producers::new().limited_to(1_000);

@@ -278,6 +278,7 @@ impl Partition {
         match self.producers.check(&accepted.header, permit) {
             Check::Append => {}
             Check::Duplicate { base_offset, last_offset, timestamp } => {
+                self.producers.repeated(&accepted.header);
                 // The original may still be on its way to the disk: the caller waits for `end` like everybody else.
                 return Append::Accepted(Placed {
                     base: base_offset,

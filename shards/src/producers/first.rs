@@ -1,11 +1,13 @@
 //! Producers whose first batch was turned away and comes again.
 //!
-//! A producer that nobody remembers may begin anywhere (contract A5.6). It has up to five batches under way, though, and
-//! while a partition is being opened the first of them may be refused and the second find the partition open. Taken
-//! there, it would stand before the first, whose sequence is then out of order for good. So a producer that was refused
-//! begins with the batch that was refused first, at that epoch.
+//! A producer has up to five batches under way, and while a partition is being opened the first of them may be refused
+//! and the second find the partition open. A producer that nobody remembers may begin anywhere (contract A5.6): its
+//! second batch would be taken before the first, whose sequence is then out of order for good. And one that is
+//! remembered may send again what was written before the start: with what is taken behind that, over a second crash, it
+//! would leave the window of five. So a producer that was refused begins with the batch that was refused first, at that
+//! epoch; what comes before it is out of order.
 //!
-//! Limits: `limits::FIRST_BATCHES_MAX` producers of a partition, about 40 bytes each; those beyond may begin anywhere.
+//! Limits: `limits::FIRST_BATCHES_MAX` producers of a partition, about 40 bytes each; those beyond begin where they like.
 
 use std::collections::BTreeMap;
 
@@ -38,9 +40,13 @@ impl FirstBatches {
         }
     }
 
-    /// Whether a producer that nobody remembers may begin with this batch.
+    /// Whether this batch may come now.
+    #[inline]
     #[must_use]
     pub(super) fn admits(&self, header: &BatchHeader) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
         let first = self.0.get(&header.producer_id).filter(|first| first.epoch == header.producer_epoch);
         first.is_none_or(|first| first.sequence == header.base_sequence)
     }

@@ -141,6 +141,9 @@ impl Producers {
         if !header.is_idempotent() {
             return Check::Append;
         }
+        if !self.first.admits(header) {
+            return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
+        }
         let entry = self.table.get(header.producer_id);
         let epoch = header.producer_epoch.0;
         let follows = entry.is_some_and(|entry| entry.last_sequence().is_followed_by(header.base_sequence));
@@ -171,20 +174,21 @@ impl Producers {
         if !self.admits_sequence(header, entry.is_some_and(|entry| !entry.batches().is_empty())) {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
-        let in_sequence = match entry {
-            // It may have been forgotten, so it may begin anywhere (A5.6), but where it was refused.
-            None => self.first.admits(header),
-            Some(entry) if epoch > entry.epoch => header.base_sequence == Sequence(0),
-            Some(_) => follows,
-        };
+        // A producer nobody remembers may begin anywhere: it may have been forgotten (A5.6).
+        let Some(entry) = entry else { return Check::Append };
+        let in_sequence = if epoch > entry.epoch { header.base_sequence == Sequence(0) } else { follows };
         if !in_sequence {
             return Check::Refuse(ErrorCode::OutOfOrderSequenceNumber);
         }
-        let Some(entry) = entry else { return Check::Append };
         if entry.has_open_txn() && !transactional {
             return Check::Refuse(ErrorCode::InvalidTxnState);
         }
         Check::Append
+    }
+
+    /// Takes note of a batch that was found to be a duplicate.
+    pub fn repeated(&mut self, header: &BatchHeader) {
+        self.first.begun(header.producer_id);
     }
 
     /// Takes note of a data batch that [`Producers::check`] let through, with its assigned base offset and the largest
@@ -291,6 +295,7 @@ impl Producers {
     }
 
     fn remember(&mut self, header: &BatchHeader) {
+        self.first.begun(header.producer_id);
         let at = self.take(header.producer_id);
         let entry = self.table.at(at);
         entry.push(header);
@@ -310,7 +315,6 @@ impl Producers {
             }
             return at;
         }
-        self.first.begun(producer_id);
         while self.table.len() >= self.entries_max && self.forget_oldest().is_some() {}
         self.table.insert(Entry::new(producer_id))
     }
