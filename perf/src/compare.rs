@@ -3,8 +3,8 @@
 //! Every turn is a process of its own: this executable with the mode's arguments and `--json -`. The sides take turns
 //! within a pair and the first of a pair changes from pair to pair, so that what drifts burdens both. With `--start-a`
 //! and `--start-b` a broker runs only for its turn. The first turn that fails ends the comparison: figures of a side
-//! that lost records are worth nothing. A turn that takes longer than it may is killed and has failed. A broker that was
-//! started here is ended here, whatever happens.
+//! that lost records are worth nothing. A turn that takes longer than it may is killed and has failed. A broker that
+//! was started here is ended here, whatever happens.
 
 use std::fmt::Write as _;
 use std::fs;

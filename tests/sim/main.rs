@@ -15,6 +15,7 @@ mod disk;
 mod groups;
 mod rng;
 mod slots;
+mod totals;
 mod txn;
 mod world;
 
@@ -44,7 +45,7 @@ impl Drop for Guard {
     }
 }
 
-fn run(seed: u64) -> world::Totals {
+fn run(seed: u64) -> totals::Totals {
     let _guard = Guard(seed);
     let mut world = World::new(seed);
     for _ in 0..STEPS {
@@ -59,7 +60,7 @@ fn acknowledged_records_survive_every_schedule() {
         println!("seed {seed}: {:?}", run(seed));
         return;
     }
-    let mut totals = world::Totals::default();
+    let mut totals = totals::Totals::default();
     let seeds = number("ONCILLA_SIM_SEEDS").unwrap_or(SEEDS_DEFAULT);
     for seed in 0..seeds {
         totals += run(seed);

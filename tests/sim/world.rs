@@ -1,7 +1,6 @@
 //! The world around one shard: clients, writers, readers, the clock and the power switch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::AddAssign;
 
 use bytes::Bytes;
 use oncilla_shards::batch::records::Records;
@@ -17,6 +16,7 @@ use oncilla_shards::shard::{Appended, Effect, Effects, Sent, Shard};
 use crate::client::{Client, IN_FLIGHT_MAX};
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::totals::Totals;
 
 const PARTITIONS: usize = 3;
 const CLIENTS: usize = 4;
@@ -27,52 +27,6 @@ const SHORTENED: usize = 1;
 
 /// Partitions that a start opens only when clients are served already.
 const LATE_PERCENT: usize = 30;
-
-/// What a run went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Records acknowledged.
-    pub acknowledged: usize,
-    /// Duplicates that were recognised.
-    pub duplicates: usize,
-    /// Batches of old epochs that were refused.
-    pub fenced: usize,
-    /// Crashes.
-    pub crashes: usize,
-    /// Writes torn by a crash.
-    pub torn: usize,
-    /// Writes lost in a crash.
-    pub lost: usize,
-    /// Writes refused by a full disk.
-    pub disk_full: usize,
-    /// Segments opened.
-    pub rolls: usize,
-    /// Log starts moved.
-    pub deletes: usize,
-    /// Partitions recovered from a snapshot.
-    pub snapshots_used: usize,
-    /// Partitions opened late.
-    pub opened_late: usize,
-    /// Batches refused because they came before their partition was open, or behind such a one.
-    pub came_early: usize,
-}
-
-impl AddAssign for Totals {
-    fn add_assign(&mut self, other: Self) {
-        self.acknowledged += other.acknowledged;
-        self.duplicates += other.duplicates;
-        self.fenced += other.fenced;
-        self.crashes += other.crashes;
-        self.torn += other.torn;
-        self.lost += other.lost;
-        self.disk_full += other.disk_full;
-        self.rolls += other.rolls;
-        self.deletes += other.deletes;
-        self.snapshots_used += other.snapshots_used;
-        self.opened_late += other.opened_late;
-        self.came_early += other.came_early;
-    }
-}
 
 #[derive(Clone, Debug, Default)]
 struct Truth {
@@ -268,8 +222,8 @@ impl World {
         true
     }
 
-    /// A partition whose disk failed refuses an honest client, which comes back with the next start, and one that is not
-    /// open; that one also what was sent behind a batch whose refusal the client has not heard of.
+    /// A partition whose disk failed refuses an honest client, which comes back with the next start. So does one that is
+    /// not open, and later what was sent behind a batch whose refusal the client has not heard of.
     fn refused(&mut self, client: usize, lane: usize, at: usize, code: ErrorCode) {
         if code == ErrorCode::KafkaStorageError {
             return;

@@ -3,11 +3,12 @@
 //! A producer has up to five batches under way, and while a partition is being opened the first of them may be refused
 //! and the second find the partition open. A producer that nobody remembers may begin anywhere (contract A5.6): its
 //! second batch would be taken before the first, whose sequence is then out of order for good. And one that is
-//! remembered may send again what was written before the start: with what is taken behind that, over a second crash, it
-//! would leave the window of five. So a producer that was refused begins with the batch that was refused first, at that
-//! epoch; what comes before it is out of order.
+//! remembered may send again what was written before the start: with what is taken behind that, over a second crash,
+//! it would leave the window of five. So a producer that was refused begins with the batch that was refused first, at
+//! that epoch; what comes before it is out of order.
 //!
-//! Limits: `limits::FIRST_BATCHES_MAX` producers of a partition, about 40 bytes each; those beyond begin where they like.
+//! Limits: `limits::FIRST_BATCHES_MAX` producers of a partition, about 40 bytes each; those beyond begin where they
+//! like.
 
 use std::collections::BTreeMap;
 
