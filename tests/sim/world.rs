@@ -222,8 +222,8 @@ impl World {
         true
     }
 
-    /// A partition whose disk failed refuses an honest client, which comes back with the next start. So does one that is
-    /// not open, and later what was sent behind a batch whose refusal the client has not heard of.
+    /// A partition whose disk failed refuses an honest client, which comes back with the next start. So does one that
+    /// is not open, and later what was sent behind a batch whose refusal the client has not heard of.
     fn refused(&mut self, client: usize, lane: usize, at: usize, code: ErrorCode) {
         if code == ErrorCode::KafkaStorageError {
             return;
