@@ -270,11 +270,20 @@ fn a8_producers_of_deleted_segments_are_known_although_the_snapshots_of_their_ro
         }
         end(&ctx, 3, ControlKind::Commit).await;
         settled(&ctx, &directory).await;
-        let snapshots = || fs::read_dir(&directory).expect("readable").flatten().map(|entry| entry.path());
-        for path in snapshots().filter(|path| path.extension().is_some_and(|e| e == "snapshot")) {
+        let files = || fs::read_dir(&directory).expect("readable").flatten().map(|entry| entry.path());
+        for path in files().filter(|path| path.extension().is_some_and(|e| e == "snapshot")) {
             fs::remove_file(path).expect("it is there");
         }
-        start_log_at(&ctx, KEY, of_nine).await.expect("written");
+        // Behind the segment that holds the last of them too.
+        start_log_at(&ctx, KEY, of_nine.plus(4)).await.expect("written");
+        let left = ctx.shard.borrow().partition(&KEY).expect("open").segments().all().len();
+        let logs = || files().filter(|path| path.extension().is_some_and(|e| e == "log")).count();
+        assert!(left < 12, "some have gone");
+        let began = std::time::Instant::now();
+        while logs() > left {
+            assert!(began.elapsed() < std::time::Duration::from_secs(20), "{} logs", logs());
+            crate::rt::sleep(std::time::Duration::from_millis(5)).await;
+        }
         let again = start_again(&ctx);
         let shard = again.shard.borrow();
         let views = shard.partition(&KEY).expect("open").producers().describe();
