@@ -20,8 +20,8 @@ const HEARTBEAT_MS: u64 = 5;
 
 /// Entries of each ring. The kernel finds what waits for a connection in lists, one for every 16 entries (256 at most),
 /// and looks through one of them for each timer that the executor cancels, which it does whenever it wakes up. With the
-/// executor's own 128 entries there were 8 lists, and 10,000 idle connections took 40 % of the processor time of their
-/// shard. More than 1024 would need more locked memory than the 512 KiB a core that `preflight` asks for.
+/// executor's own 128 entries there were 8 lists, and 10,000 idle connections took 40 % of the broker's processor
+/// time. More than 1024 would need more locked memory than the 512 KiB a core that `preflight` asks for.
 const RING_ENTRIES: usize = 1024;
 
 /// Registered memory of each ring. Only direct I/O through the executor's own buffers needs more than the minimum.

@@ -57,3 +57,38 @@ impl FirstBatches {
         self.0.remove(&producer_id);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::BatchBuilder;
+
+    fn header(producer_id: i64, epoch: i16, sequence: i32) -> BatchHeader {
+        let batch = BatchBuilder::new().producer(producer_id, epoch, sequence).record(None, Some(b"v")).build();
+        BatchHeader::parse(&batch).expect("whole")
+    }
+
+    #[test]
+    fn the_first_batch_of_the_newest_epoch_is_where_a_producer_begins() {
+        let mut first = FirstBatches::default();
+        for (epoch, sequence) in [(0, 7), (0, 8), (1, 0), (1, 2), (0, 9)] {
+            first.refused(&header(5, epoch, sequence));
+        }
+        assert!(first.admits(&header(5, 1, 0)) && !first.admits(&header(5, 1, 2)));
+        assert!(
+            first.admits(&header(5, 0, 9)) && first.admits(&header(5, 2, 4)),
+            "other epochs have rules of their own"
+        );
+        assert!(first.admits(&header(6, 1, 2)));
+        first.begun(ProducerId(5));
+        assert!(first.admits(&header(5, 1, 2)));
+    }
+
+    #[test]
+    fn producers_beyond_the_limit_begin_where_they_like() {
+        let mut first = FirstBatches::default();
+        let beyond = FIRST_BATCHES_MAX as i64;
+        (0..=beyond).for_each(|producer_id| first.refused(&header(producer_id, 0, 1)));
+        assert!(!first.admits(&header(beyond - 1, 0, 2)) && first.admits(&header(beyond, 0, 2)));
+    }
+}
