@@ -8,6 +8,7 @@ mod foreign;
 mod load;
 mod machine;
 mod modes;
+mod options;
 mod program;
 mod progress;
 mod report;

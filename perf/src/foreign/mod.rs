@@ -21,8 +21,8 @@ use crate::machine;
 use crate::program::{ended, finish};
 use crate::report::axis;
 use crate::report::histogram;
-use crate::result::{FORMAT, Quantity, Run, Target};
-use crate::target::{NewTopic, Target as Cluster, Topic};
+use crate::result::{FORMAT, Quantity, Run};
+use crate::target::{Target as Cluster, Topic};
 pub use options::Options;
 use options::{Client, Mode};
 
@@ -44,13 +44,13 @@ struct Measured {
 /// Runs it, prints the table, and writes the JSON if asked to.
 pub fn run(options: &Options) -> Result<()> {
     options.check()?;
-    let mut cluster = Cluster::reach(&options.bootstrap, options.keep)?;
-    let name = options.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{}-{}", now_ms(), std::process::id()));
+    let mut cluster = Cluster::reach(&options.target.bootstrap, options.target.keep)?;
+    let name =
+        options.target.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{}-{}", now_ms(), std::process::id()));
     let topic = if options.mode == Mode::Fetch {
         cluster.known(&name)?
     } else {
-        let (partitions, replication) = (options.partitions, options.replication);
-        cluster.topic(&name, &NewTopic { partitions, replication, settings: &options.topic_config })?
+        cluster.topic(&name, &options.target.new_topic(options.target.partitions))?
     };
     let began_ms = now_ms() + u64::from(options.warmup_seconds) * 1000;
     let scratch = tempfile::tempdir().context("a directory for latencies")?;
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         mode: options.mode.name().into(),
         client: options.client.name().into(),
         client_version: measured.client_version,
-        target: target(options, cluster.setting(&topic, FLUSH_MESSAGES)?.as_deref()),
+        target: options.result.target(&options.target, durability(cluster.setting(&topic, FLUSH_MESSAGES)?.as_deref())),
         options: options.told(topic.partitions),
         began_ms,
         seconds: measured.seconds,
@@ -71,41 +71,15 @@ pub fn run(options: &Options) -> Result<()> {
         figures: Vec::new(),
         machine: Some(machine::describe(Path::new("."), 0)),
     };
-    tell(&run, options.json.as_deref())?;
+    options.result.show(&table(&run)?)?;
+    options.result.write(&run)?;
     let failed = measured.failed;
     ensure!(failed == 0, "{failed} operations failed in {} through {}", run.mode, run.client);
     Ok(())
 }
 
-fn tell(run: &Run, json: Option<&Path>) -> Result<()> {
-    let table = table(run)?;
-    let text = serde_json::to_string_pretty(run)? + "\n";
-    match json {
-        Some(path) if path == Path::new("-") => {
-            eprint!("{table}");
-            print!("{text}");
-        }
-        Some(path) => {
-            print!("{table}");
-            fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
-        }
-        None => print!("{table}"),
-    }
-    Ok(())
-}
-
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn target(options: &Options, flush_messages: Option<&str>) -> Target {
-    let durability = options.durability.clone().or_else(|| durability(flush_messages));
-    Target {
-        name: options.name.clone().unwrap_or_else(|| options.bootstrap.clone()),
-        bootstrap: options.bootstrap.clone(),
-        version: options.target_version.clone(),
-        durability,
-    }
 }
 
 /// What the topic's own settings say about it. They do not say what a broker does beyond them.
@@ -193,7 +167,7 @@ fn java(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measured> {
     fs::write(&program, source).context("write the Java program")?;
     let mut command = Command::new("java");
     command.arg("-Xmx1g").arg("-cp").arg(jars.join("*")).arg(program);
-    command.args([&options.bootstrap, &topic.name, what]).args(shared_keys(options, topic, scratch));
+    command.args([&options.target.bootstrap, &topic.name, what]).args(shared_keys(options, topic, scratch));
     match options.mode {
         Mode::Fetch => drop(command.arg("count=0")),
         Mode::Txn => drop(command.arg(format!("producers={}", options.producers)).args(transaction_keys(options))),
@@ -220,7 +194,10 @@ fn librdkafka(options: &Options, topic: &Topic, scratch: &Path) -> Result<Measur
     let program = scratch.join("bench.py");
     fs::write(&program, LIBRDKAFKA).context("write the Python program")?;
     let mut command = Command::new(options.python());
-    command.arg(program).args([&options.bootstrap, &topic.name, what]).args(shared_keys(options, topic, scratch));
+    command
+        .arg(program)
+        .args([&options.target.bootstrap, &topic.name, what])
+        .args(shared_keys(options, topic, scratch));
     if options.mode == Mode::Txn {
         command.args(transaction_keys(options));
     }
@@ -243,7 +220,7 @@ fn performance(options: &Options, topic: &Topic) -> Result<Measured> {
     let usage = ended(tool(), needs, &options.limit())?;
     let usage = [usage.stdout, usage.stderr].concat();
     let mut command = tool();
-    command.args(["-b", &options.bootstrap, "-t", &topic.name, "-q", "-u"]);
+    command.args(["-b", &options.target.bootstrap, "-t", &topic.name, "-q", "-u"]);
     for (name, value) in &options.settings {
         command.arg("-X").arg(format!("{name}={value}"));
     }

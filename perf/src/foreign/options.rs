@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::modes::setting;
+use crate::options::{ResultArgs, TargetArgs, setting};
 use crate::program::Limit;
 
 /// What a program may take beyond its load: its start, the last answers of a client that waits for them, and the whole
@@ -65,24 +65,8 @@ pub struct Options {
     /// The workload.
     #[arg(value_enum)]
     pub mode: Mode,
-    /// Brokers to begin with, separated by commas.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub bootstrap: String,
-    /// The topic; made if it is not there, unless it is to be read. Without a name, one for this run alone.
-    #[arg(long)]
-    pub topic: Option<String>,
-    /// Partitions of a topic that is made [default: 1].
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
-    pub partitions: Option<i32>,
-    /// Copies of a topic that is made.
-    #[arg(long, default_value_t = 1)]
-    pub replication: i16,
-    /// Setting of a topic that is made.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
-    pub topic_config: Vec<(String, String)>,
-    /// Keep the topic that the run made.
-    #[arg(long)]
-    pub keep: bool,
+    #[command(flatten)]
+    pub target: TargetArgs,
     /// Records a second, on a schedule that nothing moves (produce, e2e).
     #[arg(long, conflicts_with = "saturate", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -117,18 +101,8 @@ pub struct Options {
     /// Setting of the client, by its own name.
     #[arg(short = 'X', value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
-    /// Write the result as JSON; `-` for standard output, the table then goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// What the target is called in results [default: its address].
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Version of the target, as results are to tell it: the protocol does not.
-    #[arg(long)]
-    pub target_version: Option<String>,
-    /// What an acknowledgement stands for, as results are to tell it [default: what the topic's flush.messages says].
-    #[arg(long)]
-    pub durability: Option<String>,
+    #[command(flatten)]
+    pub result: ResultArgs,
     /// Directory with the jars of the Java client [default: kafka/libs in ONCILLA_CACHE].
     #[arg(long, value_name = "DIR")]
     jars: Option<PathBuf>,
@@ -147,7 +121,7 @@ impl Options {
         match self.mode {
             Mode::Produce => ensure!(paced || saturated, "produce needs --rate or --saturate"),
             Mode::E2e => ensure!(paced && !saturated, "e2e needs --rate"),
-            Mode::Fetch => ensure!(self.topic.is_some(), "fetch needs --topic: one with records"),
+            Mode::Fetch => ensure!(self.target.topic.is_some(), "fetch needs --topic: one with records"),
             Mode::Txn => (),
         }
         let name = self.mode.name();
@@ -179,7 +153,7 @@ impl Options {
             tell("records-per-txn", self.records_per_txn.to_string());
             tell("abort", self.abort.to_string());
         }
-        for (name, value) in &self.topic_config {
+        for (name, value) in &self.target.topic_config {
             tell("topic-config", format!("{name}={value}"));
         }
         for (name, value) in &self.settings {

@@ -6,28 +6,13 @@ use anyhow::ensure;
 
 use crate::load::payload::STAMP_BYTES;
 use crate::load::sender::Pace;
+use crate::options::{ResultArgs, TargetArgs, setting};
 
 /// Options of every mode.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Common {
-    /// Brokers to begin with, separated by commas.
-    #[arg(long, value_name = "HOST:PORT")]
-    pub bootstrap: String,
-    /// The topic; made if it is not there. Without a name, one for this run alone.
-    #[arg(long)]
-    pub topic: Option<String>,
-    /// Partitions of a topic that is made [default: 1].
-    #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
-    pub partitions: Option<i32>,
-    /// Copies of a topic that is made.
-    #[arg(long, default_value_t = 1)]
-    pub replication: i16,
-    /// Setting of a topic that is made.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
-    pub topic_config: Vec<(String, String)>,
-    /// Keep the topics that the run made.
-    #[arg(long)]
-    pub keep: bool,
+    #[command(flatten)]
+    pub target: TargetArgs,
     /// Length of the measured part.
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
@@ -43,21 +28,11 @@ pub struct Common {
     /// Threads that serve the client's sockets.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub client_threads: u16,
-    /// Write the result as JSON; `-` for standard output, the table then goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
     /// Write one HdrHistogram interval log for each quantity into this directory.
     #[arg(long, value_name = "DIR")]
     pub hdr: Option<PathBuf>,
-    /// What the target is called in results [default: its address].
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Version of the target, as results are to tell it: the protocol does not.
-    #[arg(long)]
-    pub target_version: Option<String>,
-    /// What an acknowledgement of the target stands for, as results are to tell it.
-    #[arg(long)]
-    pub durability: Option<String>,
+    #[command(flatten)]
+    pub result: ResultArgs,
 }
 
 /// How fast.
@@ -78,13 +53,6 @@ impl PaceArgs {
     }
 }
 
-/// `name=value`.
-pub fn setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("it has the form name=value")?;
-    let (name, value) = (name.trim(), value.trim());
-    if name.is_empty() { Err("the name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
-}
-
 /// A rate above zero.
 pub fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
@@ -103,7 +71,11 @@ impl Common {
         ensure!(!bad(self.seconds) && self.seconds > 0.0, "--seconds {}: it has to be above zero", self.seconds);
         ensure!(!bad(self.warmup_seconds), "--warmup-seconds {}: it cannot be below zero", self.warmup_seconds);
         ensure!(self.record_bytes > 0, "--record-bytes 0: a record has at least one byte");
-        ensure!(self.replication == -1 || self.replication > 0, "--replication {}: no such number", self.replication);
+        ensure!(
+            self.target.replication == -1 || self.target.replication > 0,
+            "--replication {}: no such number",
+            self.target.replication
+        );
         Ok(())
     }
 
@@ -120,16 +92,16 @@ impl Common {
             ("seconds".to_owned(), self.seconds.to_string()),
             ("warmup-seconds".to_owned(), self.warmup_seconds.to_string()),
             ("record-bytes".to_owned(), self.record_bytes.to_string()),
-            ("replication".to_owned(), self.replication.to_string()),
+            ("replication".to_owned(), self.target.replication.to_string()),
             ("client-threads".to_owned(), self.client_threads.to_string()),
         ];
-        all.extend(self.topic.clone().map(|topic| ("topic".to_owned(), topic)));
-        all.extend(self.partitions.map(|partitions| ("partitions".to_owned(), partitions.to_string())));
+        all.extend(self.target.topic.clone().map(|topic| ("topic".to_owned(), topic)));
+        all.extend(self.target.partitions.map(|partitions| ("partitions".to_owned(), partitions.to_string())));
         let pairs = |option: &str, pairs: &[(String, String)]| {
             let one = |(name, value): &(String, String)| (option.to_owned(), format!("{name}={value}"));
             pairs.iter().map(one).collect::<Vec<_>>()
         };
-        all.extend(pairs("topic-config", &self.topic_config));
+        all.extend(pairs("topic-config", &self.target.topic_config));
         all.extend(pairs("X", &self.settings));
         all
     }

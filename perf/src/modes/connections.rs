@@ -63,7 +63,7 @@ fn open(count: u64, session: &Session) -> anyhow::Result<(Vec<Connection>, Arc<R
     let began_ns = session.clock.now_ns();
     // As long as it takes: the window ends when the last is open, whenever that is.
     let recorder = session.recorder("connect", Window { begin_ns: began_ns, end_ns: u64::MAX });
-    let address = session.common.bootstrap.split(',').next().unwrap_or_default().trim().to_owned();
+    let address = session.common.target.bootstrap.split(',').next().unwrap_or_default().trim().to_owned();
     let mut all = Vec::new();
     for number in 0..count {
         if session.stopped() {

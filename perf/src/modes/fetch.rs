@@ -41,14 +41,14 @@ struct Reading<'a> {
 
 /// Runs it.
 pub fn run(args: &Args, session: &mut Session) -> anyhow::Result<Outcome> {
-    ensure!(args.common.topic.is_some(), "fetch reads a topic that is there: name it with --topic");
+    ensure!(args.common.target.topic.is_some(), "fetch reads a topic that is there: name it with --topic");
     session.option("tail", args.tail);
     session.option("once", args.once);
     session.option("isolation", args.isolation.name());
     if args.once {
         session.common.warmup_seconds = 0.0;
     }
-    let name = args.common.topic.clone().unwrap_or_default();
+    let name = args.common.target.topic.clone().unwrap_or_default();
     let topic = session.target().known(&name)?;
     let from = if args.tail { From::End } else { From::Beginning };
     let mut consumers = readers(session, &topic, from, args.isolation.level())?;

@@ -12,7 +12,7 @@ mod recovery;
 mod session;
 mod txn;
 
-pub use common::{Common, setting};
+pub use common::Common;
 pub use session::{Outcome, Session};
 
 use clap::Subcommand;

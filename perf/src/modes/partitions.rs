@@ -25,7 +25,7 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args, session: &mut Session) -> anyhow::Result<Outcome> {
-    ensure!(args.common.partitions.is_none(), "--partitions: this mode has --few and --many instead");
+    ensure!(args.common.target.partitions.is_none(), "--partitions: this mode has --few and --many instead");
     let load = LoadArgs { round_robin: true, ..args.load.clone() };
     let pace = args.pace.pace(load.outstanding);
     load.note(pace, session);

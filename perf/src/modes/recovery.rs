@@ -69,7 +69,7 @@ impl Broker {
     pub fn start(args: &Args) -> anyhow::Result<Self> {
         args.common.check_stamp()?;
         let wait = seconds("--wait-seconds", args.wait_seconds)?;
-        let address = args.common.bootstrap.split(',').next().unwrap_or_default().trim();
+        let address = args.common.target.bootstrap.split(',').next().unwrap_or_default().trim();
         if Connection::open(address, ANSWER_TIMEOUT).is_ok() {
             bail!("somebody answers at {address} before the command has run");
         }

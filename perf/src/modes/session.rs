@@ -1,6 +1,5 @@
 //! What a run of any mode holds: its target, clock, client threads and topics; and how it ends.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -16,7 +15,7 @@ use crate::load::threads::ClientThreads;
 use crate::machine;
 use crate::progress;
 use crate::result::{FORMAT, Run, Target as TargetOfRun};
-use crate::target::{NewTopic, Target, Topic};
+use crate::target::{Target, Topic};
 
 /// Exit code after a second interrupt, as shells count it.
 const INTERRUPTED: i32 = 130;
@@ -76,7 +75,7 @@ impl Outcome {
 
 impl Session {
     pub fn open(common: &Common) -> anyhow::Result<Self> {
-        let target = Target::reach(&common.bootstrap, common.keep)?;
+        let target = Target::reach(&common.target.bootstrap, common.target.keep)?;
         let threads = ClientThreads::start(usize::from(common.client_threads))?;
         let stop = Arc::new(AtomicBool::new(false));
         let group = Arc::new(AtomicI32::new(0));
@@ -114,12 +113,12 @@ impl Session {
     }
 
     fn topic_name(&self) -> String {
-        self.common.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{:x}", self.id))
+        self.common.target.topic.clone().unwrap_or_else(|| format!("oncilla-perf-{:x}", self.id))
     }
 
     /// The topic of the options, made if it is not there.
     pub fn topic(&mut self) -> anyhow::Result<Topic> {
-        let (name, partitions) = (self.topic_name(), self.common.partitions);
+        let (name, partitions) = (self.topic_name(), self.common.target.partitions);
         self.topic_of(&name, partitions)
     }
 
@@ -130,15 +129,13 @@ impl Session {
     }
 
     fn topic_of(&mut self, name: &str, partitions: Option<i32>) -> anyhow::Result<Topic> {
-        let Common { replication, topic_config, .. } = &self.common;
-        let new = NewTopic { partitions, replication: *replication, settings: topic_config };
-        self.target.topic(name, &new)
+        self.target.topic(name, &self.common.target.new_topic(partitions))
     }
 
     /// A producer with the options' settings and these.
     pub fn producer(&self, number: usize, more: &[(&str, String)]) -> anyhow::Result<Producer> {
         let _inside = self.threads.handle(number).enter();
-        let mut builder = Producer::builder().set("bootstrap.servers", &self.common.bootstrap);
+        let mut builder = Producer::builder().set("bootstrap.servers", &self.common.target.bootstrap);
         for (name, value) in &self.common.settings {
             builder = builder.set(name, value);
         }
@@ -160,15 +157,8 @@ impl Session {
     /// Shows and writes what was measured. An error if something was wrong with it.
     pub fn close(self, mode: &str, outcome: Outcome) -> anyhow::Result<()> {
         let table = progress::table(&outcome.measured, &outcome.figures);
-        let json = self.common.json.as_deref();
-        let piped = json == Some(Path::new("-"));
-        let title = format!("{mode} against {}", self.name());
-        if piped {
-            eprint!("{title}\n{table}");
-        } else {
-            let mut out = std::io::stdout().lock();
-            write!(out, "{title}\n{table}").context("standard output")?;
-        }
+        let described = self.common.result.target(&self.common.target, None);
+        self.common.result.show(&format!("{mode} against {}\n{table}", described.name))?;
         if let Some(directory) = &self.common.hdr {
             std::fs::create_dir_all(directory).with_context(|| format!("{} cannot be made", directory.display()))?;
             let began = self.clock.wall(outcome.began_ns);
@@ -176,38 +166,21 @@ impl Session {
             with_latency.into_iter().try_for_each(|one| one.write_log(directory, began))?;
         }
         let faults = outcome.faults.join("; ");
-        if let Some(path) = json {
-            let mut text = serde_json::to_string_pretty(&self.run(mode, outcome))?;
-            text.push('\n');
-            if piped {
-                std::io::stdout().lock().write_all(text.as_bytes()).context("standard output")?;
-            } else {
-                std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
-            }
-        }
+        self.common.result.write(&self.run(mode, described, outcome))?;
         if !faults.is_empty() {
             bail!("{faults}");
         }
         Ok(())
     }
 
-    fn name(&self) -> String {
-        self.common.name.clone().unwrap_or_else(|| self.common.bootstrap.clone())
-    }
-
-    fn run(&self, mode: &str, outcome: Outcome) -> Run {
+    fn run(&self, mode: &str, target: TargetOfRun, outcome: Outcome) -> Run {
         let seconds = outcome.measured.iter().map(|one| one.seconds).fold(0.0, f64::max);
         Run {
             format: FORMAT,
             mode: mode.to_owned(),
             client: "oncilla".to_owned(),
             client_version: env!("CARGO_PKG_VERSION").to_owned(),
-            target: TargetOfRun {
-                name: self.name(),
-                bootstrap: self.common.bootstrap.clone(),
-                version: self.common.target_version.clone(),
-                durability: self.common.durability.clone(),
-            },
+            target,
             options: [self.common.options(), self.options.clone()].concat(),
             began_ms: self.clock.wall_ms(outcome.began_ns),
             seconds,

@@ -55,7 +55,7 @@ pub fn run(args: &Args, session: &mut Session) -> anyhow::Result<Outcome> {
     }
     let topic = session.topic()?;
     let names: Vec<_> = (0..args.groups).map(|number| format!("oncilla-perf-{:x}-{number}", session.id)).collect();
-    let mut groups = Groups::new(&args.common.bootstrap, args.common.keep);
+    let mut groups = Groups::new(&args.common.target.bootstrap, args.common.target.keep);
     let lanes = groups.open(&mut session.target().client()?, &names, &topic)?;
     let window = session.window();
     let recorder = session.recorder(NAME, window);
