@@ -46,6 +46,11 @@ fn next(script: &mut Script, expected: &str) -> Asked {
     panic!("{expected} is never asked");
 }
 
+fn answer_next(script: &mut Script, expected: &str, answer: Answer) {
+    let asked = next(script, expected);
+    script.answer(&asked, answer);
+}
+
 fn quiet(script: &mut Script) {
     script.wait(200);
     script.asked.retain(|asked| name(&asked.request) != "metadata");
@@ -74,8 +79,7 @@ fn initialized(settings: Settings, level: i16) -> Script {
     script.machine.learn_feature(1, level);
     script.machine.init_transactions(script.now_ms, op(0));
     script.wait(0);
-    let asked = next(&mut script, "find");
-    script.answer(&asked, coordinator());
+    answer_next(&mut script, "find", coordinator());
     let asked = next(&mut script, "init");
     assert_eq!(asked.connection.node, 2);
     script.answer(&asked, given(identity(0)));
@@ -84,14 +88,35 @@ fn initialized(settings: Settings, level: i16) -> Script {
 }
 
 fn added(script: &mut Script) {
-    let asked = next(script, "add");
-    script.answer(&asked, partitions(&[0]));
+    answer_next(script, "add", partitions(&[0]));
 }
 
 fn written(script: &mut Script) -> super::testing::Part {
     let asked = next(script, "produce");
     script.acknowledge(&asked);
     parts(&asked)[0]
+}
+
+/// In a transaction of which one record is written.
+fn with_one_written(level: i16) -> Script {
+    let mut script = initialized(transactional(), level);
+    begin(&mut script);
+    script.send(0);
+    if level == TV1 {
+        added(&mut script);
+    }
+    written(&mut script);
+    script
+}
+
+/// The next transaction begins with the first sequence of the next epoch.
+fn goes_on_with_the_next_epoch(script: &mut Script, level: i16) {
+    begin(script);
+    script.send(0);
+    if level == TV1 {
+        added(script);
+    }
+    assert_eq!(written(script), (0, 1, 0, 1));
 }
 
 fn begin(script: &mut Script) {
@@ -119,9 +144,7 @@ fn d3_protocol_2_writes_at_once_and_takes_the_next_epoch_from_the_end() {
     assert!(matches!(asked.request, Request::EndTxn { tv2: true, .. }));
     script.answer(&asked, given(identity(1)));
     assert_eq!(script.done.get(&1), Some(&Ok(())));
-    begin(&mut script);
-    script.send(0);
-    assert_eq!(written(&mut script), (0, 1, 0, 1));
+    goes_on_with_the_next_epoch(&mut script, TV2);
 }
 
 #[test]
@@ -181,12 +204,9 @@ fn case_142_a_failed_record_lets_no_commit_through() {
     commit(&mut script);
     assert!(script.done.remove(&1).expect("ended").is_err());
     abort(&mut script);
-    let asked = next(&mut script, "abort");
-    script.answer(&asked, given(identity(1)));
+    answer_next(&mut script, "abort", given(identity(1)));
     assert_eq!(script.done.get(&2), Some(&Ok(())));
-    begin(&mut script);
-    script.send(0);
-    assert_eq!(written(&mut script), (0, 1, 0, 1));
+    goes_on_with_the_next_epoch(&mut script, TV2);
 }
 
 #[test]
@@ -204,8 +224,7 @@ fn cases_143_144_147_an_end_without_an_answer_is_repeated_and_nothing_begins_bef
     abort(&mut script);
     assert!(script.done.remove(&2).expect("refused at once").is_err());
     script.lose(first.connection);
-    let asked = next(&mut script, "find");
-    script.answer(&asked, coordinator());
+    answer_next(&mut script, "find", coordinator());
     let again = next(&mut script, "commit");
     assert_eq!(again.request, first.request);
     script.answer(&again, given(identity(1)));
@@ -220,16 +239,13 @@ fn case_148_a_transaction_that_completes_is_waited_for() {
     let mut script = initialized(transactional(), TV1);
     begin(&mut script);
     script.send(0);
-    let asked = next(&mut script, "add");
-    script.answer(&asked, partitions(&[E::ConcurrentTransactions.wire()]));
+    answer_next(&mut script, "add", partitions(&[E::ConcurrentTransactions.wire()]));
     assert!(script.asked.is_empty());
     added(&mut script);
     written(&mut script);
     commit(&mut script);
-    let asked = next(&mut script, "commit");
-    script.answer(&asked, code(E::ConcurrentTransactions));
-    let asked = next(&mut script, "commit");
-    script.answer(&asked, code(E::None));
+    answer_next(&mut script, "commit", code(E::ConcurrentTransactions));
+    answer_next(&mut script, "commit", code(E::None));
     assert_eq!(script.done.get(&1), Some(&Ok(())));
 }
 
@@ -248,41 +264,26 @@ fn cases_151_156_after_an_abort_with_something_open_the_next_transaction_has_ano
     script.wait(1000);
     assert_eq!(script.failed[&open].written, Written::Unknown);
     let _ = silent;
-    let asked = next(&mut script, "abort");
-    script.answer(&asked, code(E::None));
+    answer_next(&mut script, "abort", code(E::None));
     assert!(script.done.is_empty());
-    let asked = next(&mut script, "bump");
-    script.answer(&asked, given(identity(1)));
+    answer_next(&mut script, "bump", given(identity(1)));
     assert_eq!(script.done.get(&2), Some(&Ok(())));
-    begin(&mut script);
-    script.send(0);
-    added(&mut script);
-    assert_eq!(written(&mut script), (0, 1, 0, 1));
+    goes_on_with_the_next_epoch(&mut script, TV1);
 }
 
 /// In protocol 1 a late EndTxn ends whatever transaction it meets at its epoch.
 #[test]
 fn case_144_after_an_end_that_may_arrive_again_the_next_transaction_has_another_epoch() {
-    let mut script = initialized(transactional(), TV1);
-    begin(&mut script);
-    script.send(0);
-    added(&mut script);
-    written(&mut script);
+    let mut script = with_one_written(TV1);
     commit(&mut script);
     let lost = next(&mut script, "commit");
     script.lose(lost.connection);
-    let asked = next(&mut script, "find");
-    script.answer(&asked, coordinator());
-    let asked = next(&mut script, "commit");
-    script.answer(&asked, code(E::None));
+    answer_next(&mut script, "find", coordinator());
+    answer_next(&mut script, "commit", code(E::None));
     assert!(script.done.is_empty());
-    let asked = next(&mut script, "bump");
-    script.answer(&asked, given(identity(1)));
+    answer_next(&mut script, "bump", given(identity(1)));
     assert_eq!(script.done.get(&1), Some(&Ok(())));
-    begin(&mut script);
-    script.send(0);
-    added(&mut script);
-    assert_eq!(written(&mut script), (0, 1, 0, 1));
+    goes_on_with_the_next_epoch(&mut script, TV1);
 }
 
 #[test]
@@ -292,8 +293,7 @@ fn offsets_that_may_arrive_late_let_no_others_follow() {
     script.machine.send_offsets(script.now_ms, op(3), GroupMember::simple("g"), offsets());
     script.wait(0);
     for lost in [true, false] {
-        let asked = next(&mut script, "find group");
-        script.answer(&asked, Answer::Coordinator { code: 0, node: 1, address: "node:1".into() });
+        answer_next(&mut script, "find group", Answer::Coordinator { code: 0, node: 1, address: "node:1".into() });
         let asked = next(&mut script, "offsets");
         if lost {
             script.lose(asked.connection);
@@ -313,16 +313,10 @@ fn offsets_that_may_arrive_late_let_no_others_follow() {
 #[test]
 fn case_169_an_abort_that_the_broker_did_itself_counts_as_done() {
     for answer in [E::ProducerFenced, E::InvalidProducerEpoch, E::InvalidTxnState] {
-        let mut script = initialized(transactional(), TV1);
-        begin(&mut script);
-        script.send(0);
-        added(&mut script);
-        written(&mut script);
+        let mut script = with_one_written(TV1);
         abort(&mut script);
-        let asked = next(&mut script, "abort");
-        script.answer(&asked, code(answer));
-        let asked = next(&mut script, "bump");
-        script.answer(&asked, given(identity(2)));
+        answer_next(&mut script, "abort", code(answer));
+        answer_next(&mut script, "bump", given(identity(2)));
         assert_eq!(script.done.get(&2), Some(&Ok(())));
         begin(&mut script);
     }
@@ -330,16 +324,10 @@ fn case_169_an_abort_that_the_broker_did_itself_counts_as_done() {
 
 #[test]
 fn case_169_unless_somebody_else_has_the_id() {
-    let mut script = initialized(transactional(), TV1);
-    begin(&mut script);
-    script.send(0);
-    added(&mut script);
-    written(&mut script);
+    let mut script = with_one_written(TV1);
     abort(&mut script);
-    let asked = next(&mut script, "abort");
-    script.answer(&asked, code(E::ProducerFenced));
-    let asked = next(&mut script, "bump");
-    script.answer(&asked, code(E::ProducerFenced));
+    answer_next(&mut script, "abort", code(E::ProducerFenced));
+    answer_next(&mut script, "bump", code(E::ProducerFenced));
     let failure = script.done.remove(&2).expect("ended").expect_err("fenced");
     assert_eq!(failure.next, Next::Close);
     assert!(script.machine.begin_transaction().is_err());
@@ -372,10 +360,7 @@ fn a_code_that_ends_the_producer_ends_it() {
 
 #[test]
 fn case_143_a_commit_that_may_have_happened_is_never_told_as_not_done() {
-    let mut script = initialized(transactional(), TV2);
-    begin(&mut script);
-    script.send(0);
-    written(&mut script);
+    let mut script = with_one_written(TV2);
     commit(&mut script);
     let lost = next(&mut script, "commit");
     script.lose(lost.connection);
@@ -408,8 +393,7 @@ fn offsets_go_to_the_groups_coordinator_and_a_commit_waits_for_them() {
             script.answer(&asked, answer);
         }
         assert_eq!(script.done.get(&3), Some(&Ok(())));
-        let asked = next(&mut script, "commit");
-        script.answer(&asked, given(identity(1)));
+        answer_next(&mut script, "commit", given(identity(1)));
         assert_eq!(script.done.get(&1), Some(&Ok(())));
     }
 }
@@ -420,10 +404,8 @@ fn offsets_of_a_member_that_is_gone_abort_the_transaction() {
     begin(&mut script);
     script.machine.send_offsets(script.now_ms, op(3), GroupMember::simple("g"), offsets());
     script.wait(0);
-    let asked = next(&mut script, "find group");
-    script.answer(&asked, Answer::Coordinator { code: 0, node: 1, address: "node:1".into() });
-    let asked = next(&mut script, "offsets");
-    script.answer(&asked, partitions(&[E::IllegalGeneration.wire()]));
+    answer_next(&mut script, "find group", Answer::Coordinator { code: 0, node: 1, address: "node:1".into() });
+    answer_next(&mut script, "offsets", partitions(&[E::IllegalGeneration.wire()]));
     assert_eq!(script.done.remove(&3).expect("ended").expect_err("refused").next, Next::Abort);
     abort(&mut script);
     next(&mut script, "abort");
@@ -432,19 +414,14 @@ fn offsets_of_a_member_that_is_gone_abort_the_transaction() {
 /// F81: the level goes up under a running producer.
 #[test]
 fn f81_a_new_level_counts_from_the_next_transaction_on_and_with_another_epoch() {
-    let mut script = initialized(transactional(), TV1);
-    begin(&mut script);
-    script.send(0);
-    added(&mut script);
-    written(&mut script);
+    let mut script = with_one_written(TV1);
     script.machine.learn_feature(2, TV2);
     script.machine.learn_feature(1, TV1);
     commit(&mut script);
     let asked = next(&mut script, "commit");
     assert!(matches!(asked.request, Request::EndTxn { tv2: false, .. }));
     script.answer(&asked, code(E::None));
-    let asked = next(&mut script, "bump");
-    script.answer(&asked, given(identity(1)));
+    answer_next(&mut script, "bump", given(identity(1)));
     begin(&mut script);
     script.send(0);
     let asked = next(&mut script, "produce");
